@@ -1,0 +1,1 @@
+"""Inference. Imports no user interface; `import cutaway.engine` imports no torch."""

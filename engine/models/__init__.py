@@ -1,0 +1,1 @@
+"""Finding, fetching, checking and reading models."""

@@ -1,0 +1,1 @@
+"""The terminal: command line, screens and panels. Imports no torch."""
