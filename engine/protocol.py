@@ -63,14 +63,14 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="comman
     """Base of everything sent to an engine."""
 
 
-class Hello(Command):
+class Hello(Command, frozen=True):
     """First message on the wire; the answer is `Welcome`, or `Failed` and the end."""
 
     protocol: int = PROTOCOL_VERSION
     client: str = ""
 
 
-class Load(Command):
+class Load(Command, frozen=True):
     """Load a model. The loaded one, if any, serves until the new one is ready."""
 
     model: str = ""  # empty: the default model; else a folder, a GGUF file or a hub id
@@ -86,11 +86,11 @@ class Load(Command):
     chat_template: str = ""  # a named built-in template, where the model has none
 
 
-class CancelLoad(Command):
+class CancelLoad(Command, frozen=True):
     """Stop the load under way; the model loaded before stays."""
 
 
-class Submit(Command):
+class Submit(Command, frozen=True):
     """Ask for a reply. Exactly one of `messages`, `text` and `token_ids` is given.
 
     `messages` go through the chat template, `text` is tokenized as it is, `token_ids` are used as they are.
@@ -108,7 +108,7 @@ class Submit(Command):
     continue_last: bool = False  # the last message is the assistant's, unfinished: go on writing it
 
 
-class Fork(Command):
+class Fork(Command, frozen=True):
     """Start `request` as a copy of a sample of `source`, kept up to `at` generated tokens, then `forced`.
 
     Full pages are shared, the partial one is copied. The source may be running or finished.
@@ -123,13 +123,13 @@ class Fork(Command):
     label: str = ""
 
 
-class Abort(Command):
+class Abort(Command, frozen=True):
     """Stop a request, whatever it is doing. What it said stays said."""
 
     request: str
 
 
-class Configure(Command):
+class Configure(Command, frozen=True):
     """Change what the engine does from the next iteration on. None leaves a switch as it is."""
 
     policy: Policy | None = None
@@ -143,31 +143,31 @@ class Configure(Command):
     settings: SamplingSettings | None = None
 
 
-class Pause(Command):
+class Pause(Command, frozen=True):
     """Hold the engine before its next iteration."""
 
 
-class StepOnce(Command):
+class StepOnce(Command, frozen=True):
     """While paused: run this many iterations."""
 
     count: int = 1
 
 
-class Resume(Command):
+class Resume(Command, frozen=True):
     """Let a paused engine run."""
 
 
-class Inspect(Command):
+class Inspect(Command, frozen=True):
     """Ask for what events do not carry by themselves; answered by `PageDetail` or `Metrics`."""
 
     page: int | None = None  # None: metrics
 
 
-class ClearCache(Command):
+class ClearCache(Command, frozen=True):
     """Forget every unreferenced cached page, so that a cold run can be compared with a warm one."""
 
 
-class Shutdown(Command):
+class Shutdown(Command, frozen=True):
     """End the engine process. Running requests are aborted first."""
 
 
@@ -195,7 +195,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", 
     """Base of everything an engine says."""
 
 
-class Welcome(Event):
+class Welcome(Event, frozen=True):
     """Answer to `Hello`. `clock_ns` lets a client on another host line the clocks up."""
 
     protocol: int
@@ -204,7 +204,7 @@ class Welcome(Event):
     clock_ns: int
 
 
-class LoadProgress(Event):
+class LoadProgress(Event, frozen=True):
     """A slow part of loading. `total` 0 means unknown. `unit` is "bytes", "tensors", "steps" or ""."""
 
     stage: str  # find, download, verify, unpack, convert, import, weights, selftest, calibrate
@@ -256,7 +256,7 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: dict[str, str] = {}
 
 
-class Ready(Event):
+class Ready(Event, frozen=True):
     """A model is loaded and serves."""
 
     card: ModelCard
@@ -275,7 +275,7 @@ class Switches(msgspec.Struct, frozen=True):
     max_lanes: int = 16
 
 
-class Configured(Event):
+class Configured(Event, frozen=True):
     """Sent after every change of a switch, and once after `Ready`."""
 
     switches: Switches
@@ -294,7 +294,7 @@ class PromptToken(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: bytes = b""
 
 
-class PromptRendered(Event):
+class PromptRendered(Event, frozen=True):
     """A request's prompt: the template's text and the row of tokens made from it."""
 
     request: str
@@ -404,7 +404,7 @@ class PoolTotals(msgspec.Struct, frozen=True):
     free: int = 0
 
 
-class Step(Event):
+class Step(Event, frozen=True):
     """One iteration, derived from its plan. When the reader lags, several are merged into one."""
 
     iteration: int
@@ -428,7 +428,7 @@ class Step(Event):
     merged: int = 0  # iterations before this one folded into it; their lanes are dropped, the rest is summed
 
 
-class TextDelta(Event):
+class TextDelta(Event, frozen=True):
     """Text to append to a sample's reply. Never lost, never taken back."""
 
     request: str
@@ -454,7 +454,7 @@ class Timeline(msgspec.Struct, frozen=True):
     tokens_ns: tuple[int, ...] = ()
 
 
-class Finished(Event):
+class Finished(Event, frozen=True):
     """A sample ended. `reason` and `detail` tell why; the text has been sent as deltas."""
 
     request: str
@@ -469,7 +469,7 @@ class Finished(Event):
     timeline: Timeline = Timeline()
 
 
-class Rejected(Event):
+class Rejected(Event, frozen=True):
     """A request that was not accepted; nothing of it runs."""
 
     request: str
@@ -478,7 +478,7 @@ class Rejected(Event):
     field: str = ""  # the setting that is wrong
 
 
-class Failed(Event):
+class Failed(Event, frozen=True):
     """Something went wrong. `fatal` ends the engine; else it goes on."""
 
     message: str
@@ -489,7 +489,7 @@ class Failed(Event):
     detail: str = ""  # for the log and --debug
 
 
-class PageDetail(Event):
+class PageDetail(Event, frozen=True):
     """Answer to `Inspect(page=…)`."""
 
     page: int
@@ -503,7 +503,7 @@ class PageDetail(Event):
     positions: int = -1  # position of the first token; -1: not known
 
 
-class Metrics(Event):
+class Metrics(Event, frozen=True):
     """Engine totals since the load, named as vLLM names them where it reports the same."""
 
     num_requests_running: int = 0
