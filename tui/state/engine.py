@@ -1,0 +1,301 @@
+"""All that is known of one engine: one entry, `EngineState.apply`."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ...engine.protocol import (
+    Configured,
+    Event,
+    Failed,
+    Finished,
+    LoadProgress,
+    Metrics,
+    ModelCard,
+    PageDetail,
+    PromptRendered,
+    Ready,
+    Rejected,
+    Sampled,
+    Step,
+    Switches,
+    TextDelta,
+    Welcome,
+)
+from .labels import Letters
+from .lanes import FinishRecord, LaneHistory
+from .limits import Limits
+from .pool import PoolState
+from .request import RequestState
+from .sample import SampleState
+from .timing import Clock, Shown, Timings
+
+
+class EngineState:
+    """The engine as its events have told it. `version` grows with every event; parts have their own.
+
+    `apply` never raises for an event of the protocol, whatever its order; an event it does not know is ignored.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.version = 0
+        self.welcome: Welcome | None = None
+        self.card: ModelCard | None = None
+        self.switches = Switches()
+        self.loading: LoadProgress | None = None
+        self.requests: dict[str, RequestState] = {}  # oldest first
+        self.lanes = LaneHistory(self.limits)
+        self.pool = PoolState(self.limits)
+        self.timeline = Timings(self.limits)
+        self.clock = Clock()
+        self.metrics: Metrics | None = None
+        self.failure: Failed | Rejected | None = None
+        self._letters = Letters()
+        self._tokens = 0  # kept over all requests
+        self._with_candidates: deque[tuple[str, int, int]] = deque()
+        self._handlers: dict[type, Callable[[Any, int], None]] = {
+            Welcome: self._welcome,
+            LoadProgress: self._load_progress,
+            Ready: self._ready,
+            Configured: self._configured,
+            PromptRendered: self._prompt_rendered,
+            Step: self._step,
+            TextDelta: self._text_delta,
+            Finished: self._finished,
+            Rejected: self._rejected,
+            Failed: self._failed,
+            PageDetail: self._page_detail,
+            Metrics: self._metrics,
+        }
+
+    def apply(self, event: Event, received_ns: int | None = None) -> None:
+        """Take one event; `received_ns` is when it came in, on our monotonic clock (now, if left out)."""
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event, time.monotonic_ns() if received_ns is None else received_ns)
+            self.version += 1
+
+    def mark_painted(self, request: str, ns: int, sample: int = 0) -> None:
+        """Say that text of a sample reached the screen at `ns` (our clock); the first call sets the first paint."""
+        state = self.requests.get(request)
+        found = state.samples.get(sample) if state else None
+        if state is None or found is None:
+            return
+        found.last_painted_ns = ns
+        if not found.first_painted_ns:
+            found.first_painted_ns = ns
+            if found.first_received_ns:
+                self.timeline.paint_ns.append(max(0, ns - found.first_received_ns))
+            if found.finished is not None:
+                self._show(state, found)
+            self.timeline.version += 1
+            state.version += 1
+            self.version += 1
+
+    def newest_request(self) -> RequestState | None:
+        """The request met last."""
+        return next(reversed(self.requests.values()), None)
+
+    def lacks(self, capability: str) -> str:
+        """Why the loaded model cannot show something; empty: it can, or no model is loaded yet."""
+        if self.card is None or capability in self.card.capabilities:
+            return ""
+        return self.card.missing.get(capability, "")
+
+    def letter_of(self, owner: str) -> str:
+        """The one-cell mark of a request ("r1") or of an owner ("r1/0"); "?" for one that is not known."""
+        state = self.requests.get(owner) or self.requests.get(owner.rpartition("/")[0])
+        return state.letter if state else "?"
+
+    # ------------------------------------------------------------------------------------------- the engine
+
+    def _welcome(self, event: Welcome, received_ns: int) -> None:
+        self.welcome = event
+        self.clock.welcome(event.clock_ns, received_ns)
+
+    def _load_progress(self, event: LoadProgress, _: int) -> None:
+        self.loading = event
+
+    def _ready(self, event: Ready, _: int) -> None:
+        self.card = event.card
+        self.loading = None
+        self.failure = None
+        self.pool.reset(event.card)
+        self.lanes.clear()
+        self.lanes.max_lanes = event.card.max_lanes
+
+    def _configured(self, event: Configured, _: int) -> None:
+        self.switches = event.switches
+        self.lanes.max_lanes = event.switches.max_lanes
+        self.lanes.version += 1
+
+    def _metrics(self, event: Metrics, _: int) -> None:
+        self.metrics = event
+        self.timeline.version += 1
+
+    def _page_detail(self, event: PageDetail, _: int) -> None:
+        self.pool.inspected(event)
+
+    # ------------------------------------------------------------------------------------------ the requests
+
+    def _request(self, request: str) -> RequestState:
+        state = self.requests.get(request)
+        if state is None:
+            while len(self.requests) >= self.limits.requests:
+                self._forget_one("")
+            state = self.requests[request] = RequestState(request, self._letters.number(request), self.limits)
+        state.version += 1
+        return state
+
+    def _forget_one(self, spare: str) -> bool:
+        """Drop the oldest request, a finished one if there is; never `spare`. False: nothing left to drop."""
+        others = [state for name, state in self.requests.items() if name != spare]
+        if not others:
+            return False
+        victim = next((state for state in others if state.done), others[0])
+        del self.requests[victim.request]
+        self._letters.forget(victim.request)
+        self._tokens -= victim.tokens_kept
+        return True
+
+    def _room(self, wanted: int, spare: str) -> int:
+        """Make room for tokens by forgetting older requests; returns how many may be kept."""
+        while self._tokens + wanted > self.limits.tokens and self._forget_one(spare):
+            pass
+        return max(0, self.limits.tokens - self._tokens)
+
+    def _prompt_rendered(self, event: PromptRendered, _: int) -> None:
+        state = self._request(event.request)
+        self._tokens -= len(state.prompt)
+        if len(event.tokens) > self._room(len(event.tokens), event.request):
+            event = msgspec.structs.replace(event, tokens=event.tokens[: self._room(0, event.request)])
+        self._tokens += len(event.tokens)
+        state.rendered = event
+        state.settings = event.settings
+        state.source = event.source
+        state.delivery = self.switches.delivery
+        self.timeline.version += 1
+
+    def _step(self, event: Step, received_ns: int) -> None:
+        self.lanes.add(event)
+        self.pool.change(event.pages, event.pool, received_ns)
+        for lane in event.lanes:
+            sample = self._request(lane.request).sample(lane.sample)
+            if sample is not None:
+                if not sample.admitted:
+                    self.pool.admitted(lane.prompt, lane.cached)
+                sample.ran(lane, event)
+        for wait in event.waits:
+            sample = self._request(wait.request).sample(wait.sample)
+            if sample is not None:
+                sample.waits(wait, event)
+        for owner in event.preempted:
+            request, _, number = owner.rpartition("/")
+            known = self.requests.get(request)
+            sample = known.samples.get(int(number)) if known and number.isdecimal() else None
+            if sample is not None:
+                sample.preemptions += 1
+        for token in event.sampled:
+            self._sampled(token, event, received_ns)
+
+    def _sampled(self, token: Sampled, step: Step, received_ns: int) -> None:
+        request = self._request(token.request)
+        sample = request.sample(token.sample)
+        if sample is None:
+            return
+        before = sample.latest
+        if before is None and request.submitted_ns:
+            self.timeline.ttft_ns.append(max(0, token.time_ns - request.submitted_ns))
+        self.timeline.token(token.time_ns, before.time_ns if before else 0)
+        self.timeline.transport_ns.append(self.clock.transport_ns(token.time_ns, received_ns))
+        missing = token.index + 1 - len(sample.tokens)
+        room = self._room(missing, token.request) if 0 < missing <= self.limits.tokens else 0
+        self._tokens += sample.drew(token, step.iteration, room)
+        if token.candidates and 0 <= token.index < len(sample.tokens):
+            self._with_candidates.append((token.request, token.sample, token.index))
+            while len(self._with_candidates) > self.limits.candidates:
+                self._strip(*self._with_candidates.popleft())
+
+    def _strip(self, request: str, number: int, index: int) -> None:
+        """Give up the candidates of an old token: they are most of the memory."""
+        state = self.requests.get(request)
+        sample = state.samples.get(number) if state else None
+        token = sample.tokens[index] if sample is not None and index < len(sample.tokens) else None
+        if sample is not None and token is not None:
+            sample.tokens[index] = msgspec.structs.replace(token, candidates=())
+
+    def _text_delta(self, event: TextDelta, received_ns: int) -> None:
+        request = self._request(event.request)
+        sample = request.sample(event.sample)
+        if sample is not None:
+            if not sample.first_received_ns:
+                request.delivery = self.switches.delivery
+            sample.transport_ns = self.clock.transport_ns(event.time_ns, received_ns)
+            sample.said(event, received_ns)
+            self.timeline.version += 1
+
+    def _finished(self, event: Finished, received_ns: int) -> None:
+        request = self._request(event.request)
+        sample = request.sample(event.sample)
+        if sample is None or sample.finished is not None:
+            return
+        if not sample.admitted and event.prompt_tokens:
+            self.pool.admitted(event.prompt_tokens, event.cached_tokens)
+        sample.ended(event, received_ns)
+        began = request.submitted_ns or event.timeline.submitted_ns
+        timeline = self.timeline
+        timeline.version += 1
+        if began and sample.finished_ns:
+            timeline.total_ns.append(max(0, sample.finished_ns - began))
+            self.lanes.finished(self._finish_record(request, sample, began))
+        if sample.scheduled_ns and sample.first_token_ns:
+            timeline.prefill_ns.append(max(0, sample.first_token_ns - sample.scheduled_ns))
+            queued = sample.queued_ns or began
+            timeline.queue_ns.append(max(0, sample.scheduled_ns - queued) if queued else 0)
+        if rate := sample.tokens_per_second():
+            timeline.rates.append(rate)
+        self._show(request, sample)
+
+    def _finish_record(self, request: RequestState, sample: SampleState, began: int) -> FinishRecord:
+        digest = blake2b(",".join(str(token.id) for token in request.prompt).encode(), digest_size=8)
+        newest = self.lanes.records[-1] if self.lanes.records else None
+        return FinishRecord(
+            key=f"{request.rendered.label if request.rendered else ''}/{sample.sample}/{digest.hexdigest()}",
+            label=request.label,
+            request=request.request,
+            sample=sample.sample,
+            policy=newest.policy if newest else self.switches.policy,
+            prompt=len(request.prompt),
+            generated=sample.generated,
+            waited_ns=max(0, sample.scheduled_ns - began) if sample.scheduled_ns else 0,
+            total_ns=max(0, sample.finished_ns - began),
+            finished_ns=sample.finished_ns,
+        )
+
+    def _show(self, request: RequestState, sample: SampleState) -> None:
+        began = self.clock.here(request.submitted_ns)
+        if began and sample.first_painted_ns:
+            self.timeline.shown[request.delivery] = Shown(
+                request=request.request,
+                first_paint_ns=max(0, sample.first_painted_ns - began),
+                completion_ns=max(0, sample.finished_received_ns - began),
+                tokens=sample.generated,
+            )
+
+    def _rejected(self, event: Rejected, _: int) -> None:
+        self._request(event.request).rejected = event
+        self.failure = event
+
+    def _failed(self, event: Failed, _: int) -> None:
+        self.failure = event
+        if event.fatal:
+            self.loading = None
+        if event.request and event.request in self.requests:
+            self._request(event.request).failure = event.message
