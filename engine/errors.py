@@ -43,6 +43,12 @@ class DownloadError(ModelError):
     kind = "download"
 
 
+class LoadCancelled(ModelError):
+    """A load that the user stopped."""
+
+    kind = "cancelled"
+
+
 class PromptError(CutawayError):
     """A prompt that can't be built: no template, or the template refuses the messages."""
 
@@ -65,3 +71,9 @@ class ProtocolError(CutawayError):
     """A peer that speaks another protocol, or not at all."""
 
     kind = "protocol"
+
+
+class EngineFault(CutawayError):
+    """The engine failed in a way that is no user's doing."""
+
+    kind = "fault"

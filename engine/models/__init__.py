@@ -1,1 +1,6 @@
-"""Finding, fetching, checking and reading models."""
+"""Finding, fetching, checking and converting models. Nothing here imports torch."""
+
+from .local import LocalModel
+from .locate import resolve
+
+__all__ = ["LocalModel", "resolve"]

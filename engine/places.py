@@ -1,0 +1,62 @@
+"""Where things are kept: one folder each for config, data, cache and state.
+
+platformdirs knows each system's convention; `CUTAWAY_CACHE_DIR` and its siblings override it. As the XDG Base
+Directory Specification (0.8) asks, an `XDG_*` value that is empty or relative counts as unset.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+
+from .errors import CutawayError
+
+Kind = Literal["cache", "config", "data", "state"]
+
+_UNIX = {"cache": ".cache", "config": ".config", "data": ".local/share", "state": ".local/state"}
+
+
+def folder(kind: Kind) -> Path:
+    """Absolute path of one of cutaway's folders. It need not exist yet.
+
+    Raises `CutawayError` when there is neither a home folder nor an override.
+    """
+    override = os.environ.get(variable(kind), "").strip()
+    try:
+        if override:
+            return Path(override).expanduser().absolute()
+        found = Path(getattr(platformdirs, f"user_{kind}_path")("cutaway", appauthor=False))
+        # platformdirs takes a relative XDG value as it is.
+        return found if found.is_absolute() else Path.home() / _UNIX[kind] / "cutaway"
+    except RuntimeError:
+        raise CutawayError(
+            f"there is no home folder to keep the {kind} in.", f"Set {variable(kind)} to a folder."
+        ) from None
+
+
+def variable(kind: Kind) -> str:
+    """Name of the environment variable that overrides `folder(kind)`."""
+    return f"CUTAWAY_{kind.upper()}_DIR"
+
+
+def cache() -> Path:
+    """Models, conversions, compiled steps: anything that can be made again."""
+    return folder("cache")
+
+
+def config() -> Path:
+    """The settings file, themes and templates of the user."""
+    return folder("config")
+
+
+def data() -> Path:
+    """Chats."""
+    return folder("data")
+
+
+def state() -> Path:
+    """Logs and traces."""
+    return folder("state")
