@@ -77,3 +77,19 @@ class EngineFault(CutawayError):
     """The engine failed in a way that is no user's doing."""
 
     kind = "fault"
+
+
+class EngineDied(CutawayError):
+    """The engine process ended, or could not be started. `code` is its exit code, negative for a signal."""
+
+    kind = "died"
+
+    def __init__(self, message: str, action: str = "", code: int | None = None) -> None:
+        super().__init__(message, action)
+        self.code = code
+
+
+class TraceError(CutawayError):
+    """A trace file that can't be read or written."""
+
+    kind = "trace"

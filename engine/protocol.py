@@ -23,6 +23,7 @@ Delivery: TypeAlias = Literal["streamed", "buffered"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool", "control", "raw"]
 FinishReason: TypeAlias = Literal["end", "stop", "length", "aborted", "failed"]
 Cut: TypeAlias = Literal["", "banned", "min_p", "top_k", "top_p", "greedy"]
+Bytes: TypeAlias = bytes  # fields called `bytes` hide the type where msgspec looks annotations up
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -291,7 +292,42 @@ class PromptToken(msgspec.Struct, frozen=True, omit_defaults=True):
     message: int = -1  # index of the message it belongs to, -1: the template's own
     start: int = 0
     end: int = 0
-    bytes: bytes = b""
+    bytes: Bytes = b""
+
+
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A token that could have been drawn. Log-probabilities are natural; None stands for minus infinity."""
+
+    id: int
+    piece: str
+    bytes: Bytes
+    logit: float  # raw, as the model gave it
+    logprob: float | None  # raw, at temperature 1, before everything
+    tempered: float  # probability after bias, penalties and temperature
+    prob: float  # probability it was drawn with; 0 where cut
+    cut: Cut = ""
+
+
+class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One generated token: what it is, how it was drawn, where its key and value will live."""
+
+    request: str
+    sample: int
+    index: int  # among the generated tokens, from 0
+    position: int  # in the sequence, from 0
+    id: int
+    piece: str
+    bytes: Bytes
+    time_ns: int
+    logprob: float | None = None  # raw, at temperature 1
+    rank: int = 0  # by raw logit, from 1; 0: not known
+    prob: float = 0.0  # it was drawn with
+    entropy: float = 0.0  # nats, of the raw distribution
+    entropy_after: float = 0.0  # nats, of the distribution it was drawn from
+    draw: float | None = None  # the uniform number in [0, 1); None: greedy or forced
+    forced: bool = False
+    end: bool = False  # an end token: shown in the row, not in the text
+    candidates: tuple[Candidate, ...] = ()
 
 
 class PromptRendered(Event, frozen=True):
@@ -312,42 +348,8 @@ class PromptRendered(Event, frozen=True):
     label: str = ""
     samples: int = 1
     source: str = ""  # the request this one was forked from
+    kept: tuple[Sampled, ...] = ()  # a fork's tokens taken over from its source, and the forced one
     settings: SamplingSettings = SamplingSettings()
-
-
-class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A token that could have been drawn. Log-probabilities are natural; None stands for minus infinity."""
-
-    id: int
-    piece: str
-    bytes: bytes
-    logit: float  # raw, as the model gave it
-    logprob: float | None  # raw, at temperature 1, before everything
-    tempered: float  # probability after bias, penalties and temperature
-    prob: float  # probability it was drawn with; 0 where cut
-    cut: Cut = ""
-
-
-class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One generated token: what it is, how it was drawn, where its key and value will live."""
-
-    request: str
-    sample: int
-    index: int  # among the generated tokens, from 0
-    position: int  # in the sequence, from 0
-    id: int
-    piece: str
-    bytes: bytes
-    time_ns: int
-    logprob: float | None = None  # raw, at temperature 1
-    rank: int = 0  # by raw logit, from 1; 0: not known
-    prob: float = 0.0  # it was drawn with
-    entropy: float = 0.0  # nats, of the raw distribution
-    entropy_after: float = 0.0  # nats, of the distribution it was drawn from
-    draw: float | None = None  # the uniform number in [0, 1); None: greedy or forced
-    forced: bool = False
-    end: bool = False  # an end token: shown in the row, not in the text
-    candidates: tuple[Candidate, ...] = ()
 
 
 class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -364,7 +366,7 @@ class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
     cached: int = 0  # positions spared by the prefix cache when it was admitted
     reuse_needs: int = 0  # positions this would compute with KV reuse
     admitted: bool = False  # entered this lane in this iteration
-    block_table: tuple[int, ...] = ()
+    block_table: tuple[int, ...] = ()  # sent when it changed; empty: as last told
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,200 @@
+"""From a `Load` command to a serving core: find, read, check, measure, size the pool."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+import torch
+
+from . import attention, kernel_choice, selftest, weights
+from .core import EngineCore
+from .errors import ModelError, OutOfMemory, SettingError
+from .fallback import FallbackRunner
+from .intake import Intake, Limits
+from .kv_cache import KVCache, LayerShape
+from .models import LocalModel, resolve
+from .pages import PagePool
+from .protocol import AnyEvent, Load, LoadProgress, ModelCard, SelfTest
+from .runner import PagedRunner, Runner
+from .scheduler import Scheduler
+from .tokenizer import Tokenizer, load_tokenizer
+
+Emit = Callable[[AnyEvent], None]
+Progress = Callable[[LoadProgress], None]
+Cancelled = Callable[[], bool]
+
+DEFAULT_PAGES = 1024
+POOL_SHARE = 0.5  # of the memory that is free after the weights, at most
+EVERYTHING = ("tokens", "candidates", "timeline", "lanes", "pause", "switches", "delivery", "abort")
+PAGED_ONLY = ("pages", "prefix", "prefill", "fork", "samples")
+
+
+def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> EngineCore:
+    """Load a model and return its core, not yet announced.
+
+    Raises `CutawayError` subclasses for everything a user can do something about.
+    """
+    began = time.monotonic_ns()
+    check(load)
+    local = resolve(load.model, offline=load.offline, progress=progress, cancelled=cancelled)
+    progress(LoadProgress("weights", note=local.name))
+    device = pick_device(load.device)
+    config = weights.read_config(local.folder)
+    text_config = config.get_text_config()
+    _require_memory(local, load, device)
+    tokenizer = load_tokenizer(local.folder)
+    precision, dtype = kernel_choice.precision(load.precision, device)
+    attention.register()
+    model = weights.load(local.folder, config, dtype, device, cancelled)
+    parameters = sum(p.numel() for p in model.parameters())
+    weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    quantised, kernel = kernel_choice.prepare(model, precision, load)
+    if cancelled():
+        raise ModelError("Loading was cancelled.")
+
+    window = min(load.window or 2**31, int(getattr(text_config, "max_position_embeddings", 0) or 4096))
+    reason = selftest.unsupported_layers(text_config)
+    shapes: dict[int, LayerShape] = {}
+    layers = int(text_config.num_hidden_layers)
+    if not reason:
+        model.set_attn_implementation(attention.NAME)
+        shapes, reason = selftest.learn_shapes(model, layers)
+    kv_dtype = kernel_choice.kv_dtype(precision, dtype)
+    page_bytes = KVCache.page_bytes(shapes, load.page_size, kv_dtype) if shapes else 0
+    test: SelfTest | None = None
+    runner: Runner | None = None
+    pages = 0
+    if shapes:
+        progress(LoadProgress("selftest"))
+        pages = load.pages or _pages_that_fit(page_bytes, window, load.page_size, device)
+        cache = _zeros(shapes, pages, load.page_size, kv_dtype, device, page_bytes)
+        decode, note = kernel_choice.decode_step(model, cache, precision)
+        test = selftest.compare(model, shapes, cache, quantised, decode)
+        if not test.passed and decode is not None:
+            decode, test = None, selftest.compare(model, shapes, cache, quantised)
+            note = "the fast decode step failed its self-test"
+        kernel = f"{kernel}, {note}" if note else kernel
+        reason = "" if test.passed else test.reason
+        runner = PagedRunner(model, cache, decode)
+    if reason or runner is None:
+        model.set_attn_implementation("eager")
+        runner = FallbackRunner(model)
+        pages, page_bytes = -(-window // load.page_size), 0
+    vocabulary = int(model.get_output_embeddings().weight.shape[0]) if not quantised else int(text_config.vocab_size)
+    paged = not reason
+    card = ModelCard(
+        name=local.name,
+        identity=local.identity,
+        architecture=str(config.model_type),
+        parameters=parameters,
+        weight_bytes=weight_bytes,
+        precision=precision,
+        device=str(device),
+        threads=torch.get_num_threads(),
+        window=window,
+        vocabulary=vocabulary,
+        layers=layers,
+        page_size=load.page_size,
+        pages=pages,
+        page_bytes=page_bytes,
+        max_lanes=load.max_lanes if paged else 1,
+        token_budget=load.token_budget if paged else window,
+        attention="paged" if paged else "fallback",
+        attention_note="" if paged else f"Served one request at a time through transformers' own cache: {reason}.",
+        kernel=kernel,
+        end_ids=tuple(sorted(tokenizer.end_ids)),
+        bos_id=tokenizer.bos_id,
+        chat_template=bool(tokenizer.chat_template),
+        license=local.license,
+        source=local.source,
+        selftest=test,
+        load_ns=time.monotonic_ns() - began,
+        capabilities=EVERYTHING + (PAGED_ONLY if paged else ()),
+        missing={} if paged else dict.fromkeys(PAGED_ONLY, f"This model is not served from pages: {reason}."),
+    )
+    return assemble(card, tokenizer, runner, emit, template=load.chat_template)
+
+
+def assemble(card: ModelCard, tokenizer: Tokenizer, runner: Runner, emit: Emit, template: str = "") -> EngineCore:
+    """Put a core together from its parts, as the card describes them."""
+    salt = f"{card.identity}:{card.precision}".encode()
+    scheduler = Scheduler(
+        PagePool(card.pages, card.page_size, salt),
+        max_lanes=card.max_lanes,
+        token_budget=card.token_budget,
+        prefix_cache=card.attention == "paged",
+    )
+    limits = Limits(card.window, card.pages * card.page_size)
+    intake = Intake(tokenizer, limits, card.vocabulary, template)
+    return EngineCore(card, tokenizer, intake, scheduler, runner, emit)
+
+
+def check(load: Load) -> None:
+    """Raise `SettingError` for engine settings out of range."""
+    ranges = {
+        "page_size": (1, 1024),
+        "pages": (0, 2**24),
+        "max_lanes": (1, 1024),
+        "token_budget": (1, 65536),
+        "window": (0, 2**24),
+        "threads": (0, 1024),
+    }
+    for field, (low, high) in ranges.items():
+        value = getattr(load, field)
+        if not low <= value <= high:
+            raise SettingError(field, f"{field} must be a whole number from {low} to {high}, not {value}.")
+    if load.threads:
+        torch.set_num_threads(min(load.threads, os.cpu_count() or 1))
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device to compute on. Raises `SettingError` for one that is not there."""
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise SettingError("device", f"device must be auto, cpu or cuda, not {wanted!r}.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingError("device", "There is no CUDA device that torch can use.", "Use --device cpu.")
+    return device
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that can still be taken on a device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def _require_memory(local: LocalModel, load: Load, device: torch.device) -> None:
+    stored = sum(path.stat().st_size for path in local.folder.glob("*.safetensors"))
+    free = free_bytes(device)
+    if stored > free:
+        raise OutOfMemory(
+            f"{local.name} needs about {stored / 1e9:.1f} GB for its weights and {free / 1e9:.1f} GB are free.",
+            "Choose a smaller model.",
+        )
+
+
+def _pages_that_fit(page_bytes: int, window: int, page_size: int, device: torch.device) -> int:
+    """Pages by default: two whole windows, at most 1,024 pages or half of what is free, at least one window if it fits."""
+    fit = int(free_bytes(device) * POOL_SHARE) // max(1, page_bytes)
+    one_window = -(-window // page_size)
+    return max(1, min(fit, max(one_window, min(DEFAULT_PAGES, 2 * one_window))))
+
+
+def _zeros(
+    shapes: dict[int, LayerShape], pages: int, page_size: int, dtype: torch.dtype, device: torch.device, page_bytes: int
+) -> KVCache:
+    need, free = pages * page_bytes, free_bytes(device)
+    advice = f"Use --pages {max(1, int(free * POOL_SHARE) // max(1, page_bytes))} or fewer."
+    if need > free:
+        raise OutOfMemory(f"{pages} pages need {need / 1e9:.1f} GB and {free / 1e9:.1f} GB are free.", advice)
+    try:
+        return KVCache.zeros(shapes, pages, page_size, dtype, device)
+    except (RuntimeError, MemoryError) as error:
+        raise OutOfMemory(f"{pages} pages of {page_bytes} bytes do not fit the device.", advice) from error

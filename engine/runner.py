@@ -1,0 +1,78 @@
+"""Runs a plan through the model: one packed forward over ragged sequences."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from .attention import AttentionContext
+from .batch import Batch, pack
+from .kv_cache import KVCache
+from .plan import StepPlan
+
+
+class Runner(Protocol):
+    """What turns a plan into logits."""
+
+    def run(self, plan: StepPlan) -> torch.Tensor:
+        """Logits [R, vocabulary] of the last position of every work with `samples`, in the plan's order."""
+        ...
+
+    def release(self, key: str) -> None:
+        """A sequence ("request/sample") is gone; forget what was kept for it outside the pages."""
+        ...
+
+
+class DecodeKernel(Protocol):
+    """A decode step as a pure function of tensors, faster than the model's own Python."""
+
+    def __call__(
+        self,
+        ids: torch.Tensor,  # [B]
+        positions: torch.Tensor,  # [B]
+        slots: torch.Tensor,  # [B]
+        page_table: torch.Tensor,  # [B, P] int32
+        lengths: torch.Tensor,  # [B]
+    ) -> torch.Tensor: ...  # [B, vocabulary] float32
+
+
+class PagedRunner:
+    """The transformers model itself over the page pool; pure decode steps may take a shorter way."""
+
+    def __init__(self, model: torch.nn.Module, cache: KVCache, decode: DecodeKernel | None = None) -> None:
+        self.model = model
+        self.cache = cache
+        self.decode = decode
+        self.device = next(model.parameters()).device
+
+    @torch.inference_mode()
+    def run(self, plan: StepPlan) -> torch.Tensor:
+        if plan.copies:
+            self.cache.copy_pages(plan.copies)
+        batch = pack(plan, self.cache.page_size, self.device)
+        if self.decode is not None and batch.decodes == len(plan.work):
+            logits = self.decode(
+                batch.ids[0], batch.positions[0], batch.slots, batch.page_table.to(torch.int32), batch.lengths
+            )
+            return logits if len(batch.logit_rows) == len(logits) else logits[batch.logit_rows]
+        return forward(self.model, batch, self.cache)
+
+    def release(self, key: str) -> None:
+        """Nothing is kept outside the pages."""
+
+
+def forward(model: torch.nn.Module, batch: Batch, cache: KVCache) -> torch.Tensor:
+    """The transformers model over one packed batch: logits [R, vocabulary] of `batch.logit_rows`.
+
+    No cache object is passed and no mask is registered: keys and values go to `cache`, and `position_ids` places
+    every row. Only the wanted rows go through the vocabulary head.
+    """
+    out = model(
+        input_ids=batch.ids,
+        position_ids=batch.positions,
+        use_cache=False,
+        logits_to_keep=batch.logit_rows,
+        cutaway=AttentionContext(batch, cache, {}),
+    )
+    return out.logits[0]

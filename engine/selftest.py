@@ -1,0 +1,107 @@
+"""Fail closed: is this model one that our paged forward computes rightly?
+
+Two checks at load. `learn_shapes` runs a dry forward and sees which layers attend, and with what head shapes; a
+layer that does not (a convolution, a recurrence) rules pages out. `compare` runs one random prompt whole through
+transformers' plain eager attention, and again in chunks and single tokens through pages.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .attention import NAME, AttentionContext
+from .kv_cache import KVCache, LayerShape
+from .pages import PagePool
+from .protocol import SelfTest
+from .runner import PagedRunner
+from .scheduler import Scheduler
+from .sequence import Sequence
+
+PROMPT = 40
+DECODED = 4
+CHUNKS = 13  # no divisor of the prompt or of a page, so that chunks end in the middle of pages
+TOLERANCE = {torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.35}  # of the logits' standard deviation
+QUANTISED_TOLERANCE = 0.35  # activations are rounded to 8 bits, in other groups of rows
+
+
+def unsupported_layers(config: object) -> str:
+    """Why the configuration rules pages out; empty where it does not."""
+    kinds = set(getattr(config, "layer_types", None) or [])
+    strange = sorted(kinds - {"full_attention", "sliding_attention"})
+    if strange:
+        return f"it has layers of the kind {', '.join(strange)}"
+    if getattr(config, "attention_chunk_size", None) and getattr(config, "model_type", "").startswith("llama4"):
+        return "its layers attend in chunks"
+    if getattr(config, "is_encoder_decoder", False):
+        return "it has an encoder"
+    return ""
+
+
+@torch.inference_mode()
+def learn_shapes(model: torch.nn.Module, layers: int) -> tuple[dict[int, LayerShape], str]:
+    """Key and value shapes by layer from a dry forward, or why there are none."""
+    shapes: dict[int, LayerShape] = {}
+    device = next(model.parameters()).device
+    ids = torch.arange(1, 5, device=device)[None]
+    try:
+        model(
+            input_ids=ids,
+            position_ids=torch.arange(4, device=device)[None],
+            use_cache=False,
+            cutaway=AttentionContext(None, None, shapes),
+        )
+    except Exception as error:
+        return {}, f"the dry forward failed: {type(error).__name__}: {error}"
+    if len(shapes) != layers:
+        return {}, f"only {len(shapes)} of its {layers} layers attend through the attention interface"
+    return shapes, ""
+
+
+@torch.inference_mode()
+def compare(
+    model: torch.nn.Module, shapes: dict[int, LayerShape], runner_cache: KVCache, quantised: bool, decode: object = None
+) -> SelfTest:
+    """Random prompt, whole and eager, against chunks and single tokens through pages.
+
+    Differences are measured in standard deviations of the reference logits, so that one tolerance fits all models.
+    `decode` is the fast decode step under test, if there is one.
+    """
+    device = next(model.parameters()).device
+    dtype = next(model.parameters()).dtype
+    vocabulary = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
+    generator = torch.Generator().manual_seed(0)
+    window = getattr(model.config, "sliding_window", None)  # type: ignore[union-attr]
+    length = PROMPT if not isinstance(window, int) or window > 64 else PROMPT + window
+    ids = torch.randint(0, vocabulary, (length + DECODED,), generator=generator).tolist()
+
+    model.set_attn_implementation("eager")  # type: ignore[operator]
+    try:
+        reference = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float()
+    finally:
+        model.set_attn_implementation(NAME)  # type: ignore[operator]
+
+    page_size = runner_cache.page_size
+    pool = PagePool(-(-len(ids) // page_size) + 1, page_size)
+    slots = pool.totals().total * page_size
+    dtype_kv = next(iter(runner_cache.keys.values())).dtype
+    cache = KVCache.zeros(shapes, slots // page_size, page_size, dtype_kv, device)
+    step = decode.bound_to(cache) if decode is not None else None  # type: ignore[attr-defined]
+    runner = PagedRunner(model, cache, step)
+    scheduler = Scheduler(pool, max_lanes=1, token_budget=CHUNKS, prefix_cache=False)
+    sequence = Sequence("selftest", 0, ids[:length], length, len(ids))
+    scheduler.add(sequence)
+    worst = 0.0
+    while len(sequence) < len(ids):
+        plan = scheduler.schedule()
+        if plan is None:
+            raise RuntimeError("the scheduler stopped in the middle of the self-test")
+        logits = runner.run(plan).float()
+        scheduler.commit(plan)
+        if plan.work[0].samples:
+            wanted = reference[plan.work[0].end - 1]
+            worst = max(worst, float((logits[-1] - wanted).abs().max() / wanted.std().clamp_min(1e-9)))
+            sequence.tokens.append(ids[len(sequence)])
+    tolerance = QUANTISED_TOLERANCE if quantised else TOLERANCE.get(dtype, 0.05)
+    passed = worst <= tolerance
+    reason = "" if passed else f"logits differ by {worst:.3g} standard deviations, {tolerance:g} are allowed"
+    return SelfTest(passed, worst, tolerance, reason)
