@@ -93,3 +93,21 @@ class TraceError(CutawayError):
     """A trace file that can't be read or written."""
 
     kind = "trace"
+
+
+class NotANumberError(CutawayError):
+    """Logits that are NaN, plus infinity, or all minus infinity; `rows` are the rows of the batch they are in."""
+
+    kind = "numbers"
+
+    def __init__(self, rows: tuple[int, ...], message: str, action: str = "") -> None:
+        super().__init__(message, action)
+        self.rows = rows
+
+
+class NoTokenLeftError(SettingError):
+    """Settings that together forbid every token; `rows` are the rows of the batch they belong to."""
+
+    def __init__(self, rows: tuple[int, ...], message: str, action: str = "") -> None:
+        super().__init__("allowed_ids", message, action)
+        self.rows = rows
