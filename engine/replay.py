@@ -1,0 +1,151 @@
+"""An engine that only remembers: plays a trace back, with no model and no torch."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+
+from . import trace
+from .errors import TraceError
+from .protocol import (
+    PROTOCOL_VERSION,
+    AnyCommand,
+    AnyEvent,
+    Configured,
+    Fork,
+    Pause,
+    Rejected,
+    Resume,
+    Shutdown,
+    Step,
+    StepOnce,
+    Submit,
+    Switches,
+    Welcome,
+)
+
+
+class ReplayEngine:
+    """Plays the events of a trace; what was sent then is not asked again.
+
+    `speed` multiplies the original pace; None plays as fast as they are read. Pauses longer than `longest_gap` seconds
+    are cut to that. `Pause`, `StepOnce` and `Resume` hold and release the playback at its steps, and with `paused` it
+    begins held. New requests are rejected: there is nobody to answer them.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        speed: float | None = 1.0,
+        longest_gap: float | None = None,
+        paused: bool = False,
+    ) -> None:
+        if speed is not None and not speed > 0:
+            raise TraceError(f"The speed must be above 0, not {speed}.")
+        self.path = Path(path)
+        self.speed = speed
+        self.longest_gap = longest_gap
+        self._paused = paused
+        self._credit = 0  # steps that may be played while paused
+        self._switches = Switches()
+        self._answers: list[AnyEvent] = []  # to commands, before the trace goes on
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._events: Iterator[tuple[int, AnyEvent]] = iter(())
+
+    async def start(self) -> Welcome:
+        """Open the trace, or go back to its start. Raises `TraceError` for a file that is none."""
+        self._closed, self._credit = False, 0
+        self._events = trace.read_events(self.path)
+        t, first = next(self._events, (0, None))
+        if first is None:
+            raise TraceError(f"{self.path} holds no event.", "Record another.")
+        if isinstance(first, Welcome):
+            return first
+        self._events = itertools.chain([(t, first)], self._events)
+        return Welcome(PROTOCOL_VERSION, "replay", os.getpid(), time.monotonic_ns())
+
+    async def send(self, command: AnyCommand) -> None:
+        """Hold or release the playback; refuse requests; ignore everything else."""
+        match command:
+            case Pause():
+                self._pause(True)
+            case Resume():
+                self._credit = 0
+                self._pause(False)
+            case StepOnce(count=count):
+                self._credit += count
+            case Submit() | Fork():
+                self._answers.append(
+                    Rejected(command.request, "This is a recording: it can't answer.", "Start cutaway without it.")
+                )
+            case Shutdown():
+                self._closed = True
+            case _:
+                return
+        self._changed.set()
+
+    async def events(self) -> AsyncIterator[AnyEvent]:
+        """The recorded events at their pace; ends after the last one, or at `close`."""
+        at, moment = 0, time.monotonic()
+        for t, event in self._events:
+            gap = (t - at) / 1e9 if self.speed is not None else 0.0
+            if self.longest_gap is not None:
+                gap = min(gap, self.longest_gap)
+            at, moment = t, moment + gap / (self.speed or 1.0)
+            async for answer in self._wait_until(moment):
+                yield answer
+            if isinstance(event, Step) and (self._paused or self._credit):
+                async for answer in self._wait_for_leave():
+                    yield answer
+                moment = time.monotonic()
+            if self._closed:
+                return
+            if isinstance(event, Configured):
+                self._switches = event.switches
+                event = Configured(msgspec.structs.replace(event.switches, paused=self._paused))
+            yield event
+        for answer in self._take_answers():
+            yield answer
+
+    async def close(self) -> None:
+        self._closed = True
+        self._changed.set()
+
+    def _pause(self, paused: bool) -> None:
+        self._paused = paused
+        self._answers.append(Configured(msgspec.structs.replace(self._switches, paused=paused)))
+
+    async def _wait_until(self, moment: float) -> AsyncIterator[AnyEvent]:
+        await asyncio.sleep(0)  # at full speed, too, others must get their turn
+        while not self._closed:
+            for answer in self._take_answers():
+                yield answer
+            left = moment - time.monotonic()
+            if left <= 0:
+                return
+            await self._change(left)
+
+    async def _wait_for_leave(self) -> AsyncIterator[AnyEvent]:
+        while self._paused and not self._credit and not self._closed:
+            await self._change(None)
+            for answer in self._take_answers():
+                yield answer
+        self._credit = max(0, self._credit - 1)
+
+    async def _change(self, timeout: float | None) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout)
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    def _take_answers(self) -> list[AnyEvent]:
+        answers, self._answers = self._answers, []
+        return answers
