@@ -1,0 +1,160 @@
+"""Looking at rows of logits: the leading tokens and the mass of the whole, without sorting the vocabulary.
+
+On a CPU each row is looked at by itself while it lies in the cache: numpy's selection there is some twenty times
+faster than torch's, and no other row can touch the result. Elsewhere the rows are looked at together on the device
+and everything is copied to the host once. Both give the same tokens in the same order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+FLOOR = -87.0  # exp of it is the last normal float32: nothing a sum would notice, and no slow denormals
+COLDEST, HOTTEST = 1e-30, 1e30  # temperatures beyond would leave float32's range
+COLUMNS = 768
+CHUNK = 32000  # below torch's 32768, at which it would wake its other threads for microseconds of work
+DOT = 8192  # below BLAS's 10000, for the same reason
+
+
+class Mass(NamedTuple):
+    """Of weights w = exp((logit - top) / temperature): their sum, and the sum of w * ln w."""
+
+    total: float
+    weighted: float
+
+    @property
+    def entropy(self) -> float:
+        """Nats."""
+        return max(0.0, math.log(self.total) - self.weighted / self.total)
+
+
+@dataclasses.dataclass(slots=True)
+class Ask:
+    """What to find out about a row: this many leading tokens, and its mass at these temperatures.
+
+    `partner` is another row whose logits of the same leading tokens are wanted; -1 for none.
+    """
+
+    lead: int
+    temperatures: tuple[float, ...] = ()
+    partner: int = -1
+
+
+@dataclasses.dataclass(slots=True)
+class Look:
+    """What was found. `ids` [n] and `logits` [n] are the leading tokens, descending, equal ones by lower id.
+
+    Tokens of minus infinity are left out; `complete` says that no other token is left. `top` is the largest logit,
+    and not finite where the row is no good. `partner` [n] holds the other row's logits, empty if not asked for.
+    """
+
+    top: float
+    ids: NDArray[np.int64]
+    logits: NDArray[np.float32]
+    complete: bool
+    masses: dict[float, Mass]
+    partner: NDArray[np.float32]
+
+
+NO_IDS = np.empty(0, dtype=np.int64)
+NO_LOGITS = np.empty(0, dtype=np.float32)
+
+
+def leading(logits: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Ids of the `count` largest of `logits` [V], descending, equal ones by lower id; minus infinity left out."""
+    return _at_least(logits, _threshold(logits, count), count)
+
+
+def _column_maxima(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Largest of each of COLUMNS interleaved parts of `logits` [V]."""
+    whole = len(logits) // COLUMNS * COLUMNS
+    maxima = np.maximum.reduce(logits[:whole].reshape(-1, COLUMNS))
+    rest = logits[whole:]
+    np.maximum(maxima[: len(rest)], rest, out=maxima[: len(rest)])
+    return maxima
+
+
+def _threshold(logits: NDArray[np.float32], count: int, maxima: NDArray[np.float32] | None = None) -> float:
+    """A logit that at least `count` tokens reach, and few more."""
+    among = logits if maxima is None else maxima
+    if count >= len(among):
+        return -math.inf
+    return float(np.partition(among, len(among) - count)[len(among) - count])
+
+
+def _at_least(logits: NDArray[np.float32], threshold: float, count: int) -> NDArray[np.int64]:
+    if threshold == -math.inf:
+        picked = np.flatnonzero(logits > threshold)
+    else:
+        picked = np.flatnonzero(logits >= threshold)
+        if len(picked) > 4 * count + 1024:  # many equal logits: only the first of them can be among the leading
+            above = np.flatnonzero(logits > threshold)
+            ties = np.flatnonzero(logits == threshold)[: max(count - len(above), 0)]
+            picked = np.concatenate([above, ties])
+    bits = (logits[picked] + np.float32(0.0)).view(np.int32)  # adding 0 makes 0.0 of -0.0
+    ascending = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64)  # orders as the floats do
+    keys = (~ascending << 32) | picked
+    keys.sort()
+    return keys[:count] & 0xFFFFFFFF
+
+
+class HostSurvey:
+    """Looks at rows in host memory, one after the other."""
+
+    def __init__(self, vocabulary: int) -> None:
+        padded = -(-vocabulary // DOT) * DOT
+        chunk = -(-vocabulary // -(-vocabulary // CHUNK))
+        scaled, weights = torch.zeros(padded), torch.zeros(padded)  # what lies past the vocabulary stays 0
+        self._chunks = list(zip(scaled[:vocabulary].split(chunk), weights[:vocabulary].split(chunk), strict=True))
+        self._differences = np.empty(vocabulary, dtype=np.float32)
+        self._scaled = scaled.numpy()[:vocabulary]
+        self._scaled_blocks = scaled.numpy().reshape(-1, DOT)
+        self._weight_blocks = weights.numpy().reshape(-1, DOT)
+        self._ones = np.ones(DOT, dtype=np.float32)
+
+    def look(self, tables: Sequence[Tensor], asks: Sequence[Ask]) -> list[Look]:
+        """One look a row of `tables` (float32 [R, V] each, numbered through), as `asks` wants it."""
+        rows: list[NDArray[np.float32]] = [row for table in tables for row in table.numpy()]
+        with np.errstate(over="ignore"):
+            return [self._look(rows, row, ask) for row, ask in zip(rows, asks, strict=True)]
+
+    def _look(self, rows: Sequence[NDArray[np.float32]], logits: NDArray[np.float32], ask: Ask) -> Look:
+        count = min(ask.lead, len(logits))
+        if count == 1:
+            ids = np.array([logits.argmax()])
+            top = float(logits[ids[0]])
+        else:
+            maxima = _column_maxima(logits) if count < COLUMNS // 2 and len(logits) > 2 * COLUMNS else None
+            top = float((logits if maxima is None else maxima).max())
+            ids = _at_least(logits, _threshold(logits, count, maxima), count) if math.isfinite(top) else NO_IDS
+        if not math.isfinite(top):
+            return Look(top, NO_IDS, NO_LOGITS, True, {}, NO_LOGITS)
+        partner = rows[ask.partner][ids] if ask.partner >= 0 else NO_LOGITS
+        complete = len(ids) < count or count == len(logits)
+        return Look(top, ids, logits[ids], complete, self._masses(logits, top, ask.temperatures), partner)
+
+    def _masses(self, logits: NDArray[np.float32], top: float, temperatures: tuple[float, ...]) -> dict[float, Mass]:
+        masses: dict[float, Mass] = {}
+        if not temperatures:
+            return masses
+        np.subtract(logits, np.float32(top), out=self._differences)
+        lowest = float(self._differences.min())
+        for temperature in temperatures:
+            factor = 1.0 / min(max(temperature, COLDEST), HOTTEST)
+            np.multiply(self._differences, np.float32(factor), out=self._scaled)
+            for scaled, weights in self._chunks:
+                if lowest * factor < FLOOR:
+                    scaled.clamp_(min=FLOOR)
+                torch.exp(scaled, out=weights)
+            total = float(np.vecdot(self._weight_blocks, self._ones).sum())
+            weighted = float(np.vecdot(self._weight_blocks, self._scaled_blocks).sum())
+            masses[temperature] = Mass(total, weighted)
+        return masses
