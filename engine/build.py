@@ -11,6 +11,7 @@ import torch
 
 from . import attention, kernel_choice, selftest, weights
 from .core import EngineCore
+from .decode_step import DecodeStep
 from .errors import ModelError, OutOfMemory, SettingError
 from .fallback import FallbackRunner
 from .intake import Intake, Limits
@@ -50,8 +51,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     attention.register()
     model = weights.load(local.folder, config, dtype, device, cancelled)
     parameters = sum(p.numel() for p in model.parameters())
-    weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    quantised, kernel = kernel_choice.prepare(model, precision, load)
+    kernel = kernel_choice.prepare(model, precision)
     if cancelled():
         raise ModelError("Loading was cancelled.")
 
@@ -62,40 +62,38 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     if not reason:
         model.set_attn_implementation(attention.NAME)
         shapes, reason = selftest.learn_shapes(model, layers)
-    kv_dtype = kernel_choice.kv_dtype(precision, dtype)
-    page_bytes = KVCache.page_bytes(shapes, load.page_size, kv_dtype) if shapes else 0
+    page_bytes = KVCache.page_bytes(shapes, load.page_size, dtype) if shapes else 0
     test: SelfTest | None = None
     runner: Runner | None = None
     pages = 0
     if shapes:
         progress(LoadProgress("selftest"))
         pages = load.pages or _pages_that_fit(page_bytes, window, load.page_size, device)
-        cache = _zeros(shapes, pages, load.page_size, kv_dtype, device, page_bytes)
-        decode, note = kernel_choice.decode_step(model, cache, precision)
-        test = selftest.compare(model, shapes, cache, quantised, decode)
+        cache = _zeros(shapes, pages, load.page_size, dtype, device, page_bytes)
+        decode, note = DecodeStep.build(model, cache)
+        test = selftest.compare(model, shapes, cache, precision == "int8", decode is not None)
         if not test.passed and decode is not None:
-            decode, test = None, selftest.compare(model, shapes, cache, quantised)
-            note = "the fast decode step failed its self-test"
-        kernel = f"{kernel}, {note}" if note else kernel
+            decode, note = None, "the fast decode step failed its self-test"
+            test = selftest.compare(model, shapes, cache, precision == "int8", False)
+        kernel = decode.kernel if decode is not None else f"{kernel}; {note}"
         reason = "" if test.passed else test.reason
         runner = PagedRunner(model, cache, decode)
     if reason or runner is None:
         model.set_attn_implementation("eager")
         runner = FallbackRunner(model)
         pages, page_bytes = -(-window // load.page_size), 0
-    vocabulary = int(model.get_output_embeddings().weight.shape[0]) if not quantised else int(text_config.vocab_size)
     paged = not reason
     card = ModelCard(
         name=local.name,
         identity=local.identity,
         architecture=str(config.model_type),
         parameters=parameters,
-        weight_bytes=weight_bytes,
+        weight_bytes=kernel_choice.weight_bytes(model),
         precision=precision,
         device=str(device),
         threads=torch.get_num_threads(),
         window=window,
-        vocabulary=vocabulary,
+        vocabulary=int(model.get_input_embeddings().weight.shape[0]),
         layers=layers,
         page_size=load.page_size,
         pages=pages,
@@ -181,7 +179,10 @@ def _require_memory(local: LocalModel, load: Load, device: torch.device) -> None
 
 
 def _pages_that_fit(page_bytes: int, window: int, page_size: int, device: torch.device) -> int:
-    """Pages by default: two whole windows, at most 1,024 pages or half of what is free, at least one window if it fits."""
+    """Pages by default: two whole windows, but 1,024 pages and half of the free memory at most.
+
+    One whole window comes first, if it fits.
+    """
     fit = int(free_bytes(device) * POOL_SHARE) // max(1, page_bytes)
     one_window = -(-window // page_size)
     return max(1, min(fit, max(one_window, min(DEFAULT_PAGES, 2 * one_window))))

@@ -235,6 +235,10 @@ class EngineCore:
         for ending in [self._end(s, "aborted", "", now) for s in request.samples if s.reason is None]:
             self.emit(ending)
 
+    def idle_check(self) -> None:
+        """Check the integrity of pool and scheduler; raises where an invariant is broken."""
+        self.scheduler.check()
+
     def abort_all(self) -> None:
         """Stop everything, as before a shutdown."""
         for name in list(self.requests):

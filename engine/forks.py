@@ -63,8 +63,7 @@ def fork_request(core: EngineCore, command: Fork) -> None:
         end_ids=source.end_ids,
         window_end=end,
         window_detail=detail,
-        template_stop=source.template_stop,
-        opens_reasoning=source.opens_reasoning,
+        style=source.style,
     )
     sample = core.intake.sample(request, sequence, Stamps(now, now))
     request.samples.append(sample)

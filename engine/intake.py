@@ -7,9 +7,9 @@ import time
 
 from . import prompt as prompts
 from . import settings as settings_border
-from .errors import PromptError, SettingError, TooLongError
+from .errors import PromptError, SettingError
 from .protocol import Delivery, PromptRendered, SamplingSettings, Submit
-from .request import Request, Sample, Stamps
+from .request import ReplyStyle, Request, Sample, Stamps
 from .sampler import RowRandom
 from .scheduler import Scheduler
 from .sequence import Sequence
@@ -77,15 +77,9 @@ class Intake:
         )
         if not prompt.ids:
             raise PromptError("The prompt is empty: there is no token to start from.")
-        if len(prompt.ids) >= self.limits.window:
-            raise TooLongError(
-                f"The prompt has {len(prompt.ids)} tokens and the model's window is {self.limits.window}.",
-                "Shorten it.",
-            )
         scheduler.check_admissible(len(prompt.ids))
         rendered = time.monotonic_ns()
-        request = self._request(command, settings, len(prompt.ids), delivery)
-        request.template_stop, request.opens_reasoning = prompt.stop, prompt.opens_reasoning
+        request = self._request(command, settings, prompt, delivery)
         stamps = Stamps(submitted, rendered, template_ns=prompt.template_ns, tokenize_ns=prompt.tokenize_ns)
         sequence = Sequence(
             command.request, 0, list(prompt.ids), len(prompt.ids), self.limits.end(len(prompt.ids), settings)[0]
@@ -110,16 +104,19 @@ class Intake:
         )
         return request, event
 
-    def _request(self, command: Submit, settings: SamplingSettings, prompt: int, delivery: Delivery) -> Request:
-        end, detail = self.limits.end(prompt, settings)
+    def _request(
+        self, command: Submit, settings: SamplingSettings, prompt: prompts.Prompt, delivery: Delivery
+    ) -> Request:
+        end, detail = self.limits.end(len(prompt.ids), settings)
         return Request(
             name=command.request,
             label=command.label or command.request,
             settings=settings,
             delivery="buffered" if "buffered" in (command.delivery, delivery) else "streamed",
-            end_ids=frozenset(() if settings.ignore_eos else self.tokenizer.end_ids),
+            end_ids=frozenset(() if settings.ignore_eos else (*self.tokenizer.end_ids, *prompt.end_ids)),
             window_end=end,
             window_detail=detail,
+            style=ReplyStyle(prompt.stop, prompt.opens_reasoning, prompt.midway, prompt.reasoning),
             wanted=command.samples,
         )
 
@@ -129,8 +126,10 @@ class Intake:
 
     def sample(self, request: Request, sequence: Sequence, stamps: Stamps) -> Sample:
         """A sample with nothing said yet."""
-        settings = request.settings
-        stop = tuple(dict.fromkeys((*settings.stop, *request.template_stop)))
-        text = TextStream(self.tokenizer, stop, request.opens_reasoning, settings.min_tokens)
+        settings, style = request.settings, request.style
+        stop = tuple(dict.fromkeys((*settings.stop, *style.stop)))
+        text = TextStream(
+            self.tokenizer, stop, style.opens_reasoning, settings.min_tokens, midway=style.midway, tags=style.tags
+        )
         prompt = tuple(sequence.tokens[: sequence.prompt_length])
         return Sample(request, sequence, text, RowRandom(settings.seed, sequence.sample), stamps, prompt)

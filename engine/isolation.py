@@ -10,7 +10,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from .errors import CutawayError, EngineFault, OutOfMemory
+from . import faults
+from .errors import CutawayError
 from .plan import StepPlan, Work
 from .report import Clock
 from .sampler import Draw, SampleRow
@@ -71,18 +72,5 @@ def _row(core: EngineCore, work: Work) -> SampleRow:
 
 
 def _failed(plan: StepPlan, error: Exception) -> list[Outcome]:
-    return [(work, None, explain(error)) for work in plan.work if work.phase != "padding"]
-
-
-def explain(error: Exception) -> CutawayError:
-    """Any exception of a forward pass as one clear sentence."""
-    if isinstance(error, CutawayError):
-        return error
-    text = str(error).lower()
-    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
-        return OutOfMemory(
-            "The device ran out of memory while computing this reply.",
-            "Load with fewer pages, a shorter window or fewer lanes.",
-        )
-    first = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return EngineFault(f"The forward pass failed: {first}", "The log has the details.")
+    told = faults.as_error(error, "computing this reply")
+    return [(work, None, told) for work in plan.work if work.phase != "padding"]

@@ -9,6 +9,7 @@ from .protocol import Delivery, FinishReason, Sampled, SamplingSettings, Timelin
 from .sequence import Sequence
 
 if TYPE_CHECKING:
+    from .reasoning import Tags
     from .sampler import RowRandom
     from .textstream import TextStream
 
@@ -55,6 +56,16 @@ class Sample:
         return self.sequence.key
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplyStyle:
+    """What a prompt implies for the text of its replies."""
+
+    stop: tuple[str, ...]  # stop strings of the chat template
+    opens_reasoning: bool
+    midway: bool  # the reply goes on a text
+    tags: Tags
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class Request:
     """One submission: its settings, which may change while it runs, and its samples."""
@@ -66,9 +77,8 @@ class Request:
     end_ids: frozenset[int]
     window_end: int  # tokens a sequence may have before the window or the pool is full
     window_detail: str  # which of the two, in words
+    style: ReplyStyle
     samples: list[Sample] = dataclasses.field(default_factory=list)
-    template_stop: tuple[str, ...] = ()  # stop strings that the chat template implies
-    opens_reasoning: bool = False
     wanted: int = 1  # samples asked for; the others are forked when the first prompt is computed
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from .attention import NAME, AttentionContext
+from .decode_step import DecodeStep
 from .kv_cache import KVCache, LayerShape
 from .pages import PagePool
 from .protocol import SelfTest
@@ -59,12 +60,12 @@ def learn_shapes(model: torch.nn.Module, layers: int) -> tuple[dict[int, LayerSh
 
 @torch.inference_mode()
 def compare(
-    model: torch.nn.Module, shapes: dict[int, LayerShape], runner_cache: KVCache, quantised: bool, decode: object = None
+    model: torch.nn.Module, shapes: dict[int, LayerShape], serving: KVCache, quantised: bool, fast: bool
 ) -> SelfTest:
     """Random prompt, whole and eager, against chunks and single tokens through pages.
 
     Differences are measured in standard deviations of the reference logits, so that one tolerance fits all models.
-    `decode` is the fast decode step under test, if there is one.
+    `serving` tells the page size and dtype to test with; `fast` includes the model's fast decode step.
     """
     device = next(model.parameters()).device
     dtype = next(model.parameters()).dtype
@@ -80,13 +81,10 @@ def compare(
     finally:
         model.set_attn_implementation(NAME)  # type: ignore[operator]
 
-    page_size = runner_cache.page_size
+    page_size = serving.page_size
     pool = PagePool(-(-len(ids) // page_size) + 1, page_size)
-    slots = pool.totals().total * page_size
-    dtype_kv = next(iter(runner_cache.keys.values())).dtype
-    cache = KVCache.zeros(shapes, slots // page_size, page_size, dtype_kv, device)
-    step = decode.bound_to(cache) if decode is not None else None  # type: ignore[attr-defined]
-    runner = PagedRunner(model, cache, step)
+    cache = KVCache.zeros(shapes, pool.pages, page_size, next(iter(serving.keys.values())).dtype, device)
+    runner = PagedRunner(model, cache, DecodeStep.build(model, cache)[0] if fast else None)
     scheduler = Scheduler(pool, max_lanes=1, token_budget=CHUNKS, prefix_cache=False)
     sequence = Sequence("selftest", 0, ids[:length], length, len(ids))
     scheduler.add(sequence)

@@ -57,11 +57,12 @@ def _from_folder(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        model, told = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
         )
     except (ValueError, OSError) as error:
         raise ModelError(f"{folder} can't be loaded: {str(error).splitlines()[0]}") from error
+    model, told = loaded
     missing = sorted(told.get("missing_keys", ()))
     if missing:
         raise ModelError(f"{folder} lacks {len(missing)} of the model's tensors, {missing[0]} among them.")
