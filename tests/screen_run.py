@@ -1,0 +1,97 @@
+"""Runs the application in a test: on the in-process engine, at any size, until it is what the test waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from cutaway.engine.protocol import Load, SamplingSettings
+from cutaway.tui.app import CutawayApp
+from cutaway.tui.screens.main import MainScreen
+from cutaway.tui.session import Session
+from screen_engine import InProcessEngine
+from textual.pilot import Pilot
+
+PATIENCE = 10.0  # seconds until a test that waits in vain fails
+
+
+class Running:
+    """The application under test and what a test does with it."""
+
+    def __init__(self, app: CutawayApp, pilot: Pilot[None], engine: InProcessEngine) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.engine = engine
+        self.session = app.session
+
+    @property
+    def main(self) -> MainScreen:
+        assert self.app.main is not None
+        return self.app.main
+
+    def frame(self) -> list[str]:
+        """The screen as lines of text."""
+        width, height = self.app.size
+        return [
+            "".join(segment.text for segment in strip).ljust(width)
+            for strip in self.app.screen._compositor.render_strips()[:height]
+        ]
+
+    def text(self) -> str:
+        return "\n".join(self.frame())
+
+    async def until(self, condition: Callable[[], object], why: str = "") -> None:
+        """Let the application run until the condition holds; fails after a while."""
+        for _ in range(int(PATIENCE / 0.02)):
+            await self.pilot.pause()
+            if condition():
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"waited in vain for {why or condition}; the screen shows:\n{self.text()}")
+
+    async def shows(self, words: str) -> None:
+        await self.until(lambda: words in self.text(), f"{words!r} on the screen")
+
+    async def type(self, text: str) -> None:
+        """Put text into the composer as typing does."""
+        names = {" ": "space", "\n": "ctrl+j", "\\": "backslash"}
+        await self.pilot.press(*(names.get(character, character) for character in text))
+
+    async def ask(self, text: str, wait: bool = True) -> None:
+        """Send a message; wait for the reply's end."""
+        self.main.composer.put(text)
+        await self.pilot.press("enter")
+        if wait:
+            await self.until(lambda: not self.session.generating and self.main.composer.text == "", "the reply's end")
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything that is due be painted."""
+        await self.until(lambda: self.main._next is None, "the paint that is due")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    size: tuple[int, int] = (80, 24),
+    load: Load | None = None,
+    settings: SamplingSettings | None = None,
+    state_folder: Path | None = None,
+    engine: InProcessEngine | None = None,
+) -> AsyncIterator[Running]:
+    """The application with a loaded scripted model."""
+    engine = engine or InProcessEngine()
+    session = Session(engine, load or Load(model="scripted"), settings)
+    app = CutawayApp(session, state_folder)
+    async with app.run_test(size=size) as pilot:
+        link = asyncio.create_task(session.link.run())
+        run = Running(app, pilot, engine)
+        try:
+            await run.until(lambda: session.state.card is not None, "the model")
+            await run.settle()
+            yield run
+        finally:
+            link.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await link

@@ -1,0 +1,101 @@
+"""The application: themes, palette, signals, and one session shown on one screen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import platformdirs
+from textual.app import App, SystemCommand
+from textual.filter import LineFilter, Monochrome, NoColor
+from textual.screen import Screen
+
+from .actions import ACTIONS
+from .chat.drafts import Drafts, History
+from .looks import DEFAULT, Colourless, load_themes, no_colour
+from .screens.main import MainScreen
+from .session import Session
+
+SIGNALS = ("SIGTERM", "SIGHUP")
+
+
+class CutawayApp(App[None]):
+    """Shows a session. `run_session` runs it with its engine."""
+
+    TITLE = "cutaway"
+    CSS_PATH = ["chat/view.tcss", "screens/main.tcss", "screens/dialogs.tcss"]
+    ENABLE_COMMAND_PALETTE = True
+
+    def __init__(self, session: Session, state_folder: Path | None = None, theme: str = DEFAULT) -> None:
+        self.colourless = no_colour()
+        super().__init__()
+        self.session = session
+        self.state_folder = state_folder
+        self.animation_level = "none"
+        user = platformdirs.user_config_path("cutaway") / "themes"
+        themes, self.problems = load_themes(user)
+        for made in themes.values():
+            self.register_theme(made)
+        self.our_themes = frozenset(themes)
+        self.theme = theme if theme in themes else DEFAULT
+        self.set_class(self.colourless, "-no-colour")
+        self.main: MainScreen | None = None
+
+    def get_default_screen(self) -> Screen[None]:
+        folder = self.state_folder
+        history = History(folder / "prompts.jsonl" if folder is not None else None)
+        self.main = MainScreen(self.session, history, Drafts(folder) if folder is not None else None)
+        return self.main
+
+    def on_mount(self) -> None:
+        for problem in self.problems:
+            self.notify(problem, severity="warning", markup=False)
+
+    def get_line_filters(self) -> list[LineFilter]:
+        # Textual takes any NO_COLOR for set and leaves greys; an empty one is none, and greys are colours.
+        filters = [f for f in super().get_line_filters() if not isinstance(f, Monochrome | NoColor)]
+        return [*filters, Colourless()] if self.colourless else filters
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        for action in ACTIONS:
+            if action.palette and isinstance(screen, MainScreen):
+                keys = " or ".join(key for key in (action.keys, action.letters) if key)
+                yield SystemCommand(action.title, keys, partial(screen.run_action, action.name))
+        for name in sorted(self.our_themes):
+            yield SystemCommand(f"Theme {name}", "Change the colours", partial(setattr, self, "theme", name))
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """Send an escape sequence of ours to the terminal."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+
+    def end(self, number: int) -> None:
+        """A signal asks us to end: put the terminal back and say so with the exit status."""
+        if self.main is not None:
+            self.main.keep_draft()
+        self.exit(return_code=128 + number)
+
+
+async def run_session(session: Session, state_folder: Path | None = None, theme: str = DEFAULT) -> int:
+    """Show the session until the reader quits; returns the exit status. The engine is ended in any case."""
+    app = CutawayApp(session, state_folder, theme)
+    loop = asyncio.get_running_loop()
+    for name in SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None:
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, app.end, int(number))
+    link = asyncio.create_task(session.link.run())
+    try:
+        await app.run_async()
+    finally:
+        if app.main is not None and app.main.drafts is not None and not app.return_code:
+            app.main.drafts.keep("")
+        link.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await link
+    return app.return_code or 0

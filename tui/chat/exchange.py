@@ -1,0 +1,201 @@
+"""Between conversations and the engine: asking makes commands, events grow the replies. No Textual, no waiting.
+
+Every method that asks for something returns the commands to send; `apply` takes every event and returns the messages
+that it changed. One request makes one reply; the exchange knows which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...engine.protocol import (
+    Abort,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    Fork,
+    PromptRendered,
+    Rejected,
+    SamplingSettings,
+    Submit,
+    TextDelta,
+)
+from ..state.conversation import Conversation, Node, Reply, Status
+
+_ENDINGS: dict[str, Status] = {"end": "end", "stop": "stop", "length": "length", "aborted": "stopped"}
+
+
+class Exchange:
+    """Requests under way and the replies they write. `settings` are what the next request gets."""
+
+    def __init__(self, settings: SamplingSettings | None = None) -> None:
+        self.settings = settings or SamplingSettings()
+        self._replies: dict[str, Node] = {}
+        self._homes: dict[str, Conversation] = {}
+        self._prefixes: dict[str, str] = {}
+        self._made = 0
+
+    def name(self, kind: str = "chat") -> str:
+        """A request name that was not used before."""
+        self._made += 1
+        return f"{kind}-{self._made}"
+
+    def node(self, request: str) -> Node | None:
+        """The reply that a request writes or wrote."""
+        return self._replies.get(request)
+
+    def home(self, request: str) -> Conversation | None:
+        """The conversation that a request's reply stands in."""
+        return self._homes.get(request)
+
+    @property
+    def running(self) -> list[Node]:
+        return [node for node in self._replies.values() if node.running]
+
+    # ------------------------------------------------------------------------------------------------- asking
+
+    def ask(self, conversation: Conversation, text: str) -> tuple[Node, list[Command]]:
+        """Add the user's message to the path shown and ask for a reply; returns the reply, still empty."""
+        conversation.add("user", text)
+        return self.answer(conversation, conversation.leaf)
+
+    def answer(self, conversation: Conversation, user: Node) -> tuple[Node, list[Command]]:
+        """Ask for a (further) reply to a user's message."""
+        request = self.name()
+        node = conversation.add("assistant", "", user, Reply(request))
+        self._take(request, node, conversation)
+        return node, [self._submit(request, conversation, user)]
+
+    def regenerate(self, conversation: Conversation, node: Node) -> tuple[Node, list[Command]]:
+        """Ask again for the reply `node` (or for the one to the user's message `node`); the old one stays."""
+        user = node if node.role == "user" else node.parent
+        if user is None or user.parent is None:
+            raise ValueError("there is no question to answer again")
+        commands = self.stop([node])
+        reply, more = self.answer(conversation, user)
+        return reply, commands + more
+
+    def go_on(self, conversation: Conversation, node: Node) -> tuple[Node, list[Command]]:
+        """Write on where the reply `node` was cut or stopped, in the same message."""
+        request = self.name()
+        node.reply = Reply(request, prefix=node.text)
+        node.touch()
+        self._take(request, node, conversation)
+        if not node.text and node.parent is not None:
+            return node, [self._submit(request, conversation, node.parent)]
+        return node, [self._submit(request, conversation, node, continue_last=True)]
+
+    def edit(self, conversation: Conversation, node: Node, text: str) -> tuple[Node, list[Command]]:
+        """Put another version of a message beside it. A user's is answered; the model's stands as written."""
+        if node.role == "user":
+            return self.answer(conversation, conversation.branch(node, text))
+        return conversation.branch(node, text, Reply("", status="edited")), []
+
+    def fork(self, source: str, sample: int, at: int, token: int | None) -> tuple[Node, list[Command]] | None:
+        """Branch off the reply that request `source` wrote, after `at` generated tokens, then draw `token`.
+
+        The engine sends the kept text again. None if the request is none of ours.
+        """
+        node = self._replies.get(source)
+        if node is None:
+            return None
+        request = self.name()
+        conversation, prefix = self._homes[source], self._prefixes[source]
+        branch = conversation.branch(node, prefix, Reply(request, prefix=prefix, forked_from=source))
+        self._take(request, branch, conversation)
+        return branch, [Fork(request, source, at, sample=sample, forced=token, settings=self.settings)]
+
+    def stop(self, nodes: Iterable[Node] | None = None) -> list[Command]:
+        """Abort replies that are being written (all, if not told which); what they said stays."""
+        chosen = self.running if nodes is None else [node for node in nodes if node.running]
+        return [Abort(node.reply.request) for node in chosen if node.reply is not None]
+
+    def _take(self, request: str, node: Node, conversation: Conversation) -> None:
+        self._replies[request] = node
+        self._homes[request] = conversation
+        self._prefixes[request] = node.text
+
+    def _submit(self, request: str, conversation: Conversation, upto: Node, continue_last: bool = False) -> Submit:
+        return Submit(
+            request,
+            messages=conversation.messages(upto),
+            settings=self.settings,
+            continue_last=continue_last,
+        )
+
+    # ------------------------------------------------------------------------------------------------- events
+
+    def apply(self, event: Event) -> list[Node]:
+        """Take an event; returns the messages it changed."""
+        if isinstance(event, TextDelta):
+            return self._said(event)
+        if isinstance(event, Finished):
+            return self._ended(event)
+        if isinstance(event, PromptRendered):
+            return self._rendered(event)
+        if isinstance(event, Rejected):
+            return self._broke([event.request], event.message, event.action)
+        if isinstance(event, Failed) and (event.request or event.fatal):
+            requests = [event.request] if event.request else [n.reply.request for n in self.running if n.reply]
+            return self._broke(requests, event.message, event.action)
+        return []
+
+    def lost(self, message: str, action: str) -> list[Node]:
+        """The engine is gone: every reply under way ends here, with what it has said."""
+        return self._broke([node.reply.request for node in self.running if node.reply], message, action)
+
+    def _live(self, request: str, sample: int) -> tuple[Node, Reply] | None:
+        node = self._replies.get(request)
+        if node is None or node.reply is None or node.reply.request != request or node.reply.sample != sample:
+            return None
+        return node, node.reply
+
+    def _said(self, event: TextDelta) -> list[Node]:
+        if (live := self._live(event.request, event.sample)) is None:
+            return []
+        node, reply = live
+        if event.channel == "reasoning":
+            reply.reasoning += event.text
+        else:
+            node.text += event.text
+        reply.tokens = event.tokens
+        if reply.status == "waiting":
+            reply.status = "writing"
+        node.touch()
+        return [node]
+
+    def _ended(self, event: Finished) -> list[Node]:
+        if (live := self._live(event.request, event.sample)) is None:
+            return []
+        node, reply = live
+        reply.status = _ENDINGS.get(event.reason, "failed")
+        reply.detail = event.detail
+        reply.tokens = event.generated_tokens
+        reply.prompt_tokens, reply.cached_tokens = event.prompt_tokens, event.cached_tokens
+        node.touch()
+        return [node]
+
+    def _rendered(self, event: PromptRendered) -> list[Node]:
+        if (live := self._live(event.request, 0)) is None:
+            return []
+        node, reply = live
+        notes = list(event.repairs + event.notes)
+        if event.left_out:
+            many = len(event.left_out)
+            notes.append(f"{many} oldest message{'s' if many > 1 else ''} left out: the window is full")
+        reply.note = "; ".join(notes)
+        reply.prompt_tokens = len(event.tokens)
+        node.touch()
+        return [node]
+
+    def _broke(self, requests: Iterable[str], message: str, action: str) -> list[Node]:
+        changed: list[Node] = []
+        for request in requests:
+            live = self._live(request, 0)
+            if live is not None and live[1].running:
+                node, reply = live
+                reply.status, reply.detail, reply.action = "failed", message, action
+                node.touch()
+                changed.append(node)
+        return changed

@@ -1,0 +1,35 @@
+"""How a reply stands, in a glyph and a few words; the glyph alone tells it, with or without colour. No Textual."""
+
+from __future__ import annotations
+
+from ..state.conversation import Node
+
+SPINNER = "◐◓◑◒"
+
+
+def ending(node: Node) -> tuple[str, str, str]:
+    """(glyph, words, style name) for a reply; empty for messages that have nothing to tell."""
+    reply = node.reply
+    if reply is None:
+        return "", "", ""
+    if reply.status == "waiting":
+        return "◌", "waiting", "state-busy"
+    if reply.status == "writing":
+        return "▸", "writing", "state-busy"
+    if reply.status == "edited":
+        return "✎", "edited by you", "state-note"
+    if reply.status == "length":
+        return "✂", f"{reply.detail or f'cut at {reply.tokens} tokens'} — c goes on", "state-cut"
+    if reply.status == "stopped":
+        return "■", f"stopped after {count(reply.tokens, 'token')} — c goes on", "state-cut"
+    if reply.status == "failed":
+        words = " ".join(part for part in (reply.detail or "the engine failed", reply.action) if part)
+        return "✗", f"failed: {words} — r tries again", "state-failed"
+    if reply.status == "stop":
+        told = f"stopped by its stop text {reply.detail!r}" if reply.detail else "stopped by its stop text"
+        return "◼", f"{told} · {count(reply.tokens, 'token')}", "state-end"
+    return "✓", f"end · {count(reply.tokens, 'token')}", "state-end"
+
+
+def count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,99 @@
+"""Keeps an engine running behind the screen: starts it, loads the model, passes events on, starts it again. No Textual.
+
+What is asked before the model is ready waits here and is sent in order when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from ..engine.client import Engine
+from ..engine.errors import CutawayError
+from ..engine.protocol import AnyCommand, AnyEvent, Failed, Load, Ready, Submit
+
+Heard = Callable[[AnyEvent], None]
+Lost = Callable[[str, str], None]
+
+
+class EngineLink:
+    """One engine and the tasks that talk to it. `heard` gets every event, `lost` a sentence when the engine is gone."""
+
+    def __init__(self, engine: Engine, load: Load, heard: Heard, lost: Lost) -> None:
+        self.engine = engine
+        self.load = load
+        self.alive = False
+        self.ready = False
+        self._heard = heard
+        self._lost = lost
+        self._outgoing: asyncio.Queue[AnyCommand] = asyncio.Queue()
+        self._held: list[AnyCommand] = []
+        self._again = asyncio.Event()
+
+    def send(self, *commands: AnyCommand) -> None:
+        """Send in order, as soon as the model is ready. After the engine's death: dropped (the loss was told)."""
+        for command in commands:
+            if self.ready:
+                self._outgoing.put_nowait(command)
+            else:
+                self._held.append(command)
+
+    def restart(self) -> None:
+        """Start the engine again after its death."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Start, load and listen, again and again, until cancelled."""
+        while True:
+            self._again.clear()
+            await self._serve()
+            self.alive = self.ready = False
+            await self._again.wait()
+
+    async def _serve(self) -> None:
+        writer: asyncio.Task[None] | None = None
+        try:
+            await self.engine.start()
+            self.alive = True
+            self._outgoing = asyncio.Queue()
+            self._outgoing.put_nowait(self.load)
+            writer = asyncio.create_task(self._write())
+            told = False
+            async for event in self.engine.events():
+                self._heard(event)
+                if isinstance(event, Ready):
+                    self._release()
+                elif isinstance(event, Failed) and event.fatal:
+                    told = True
+                    self._gone(event.message, event.action)
+            if not told:
+                self._gone("The engine ended.", "")
+        except CutawayError as error:
+            self._gone(error.message, error.action)
+        finally:
+            if writer is not None:
+                writer.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await writer
+            await self.engine.close()
+
+    def _release(self) -> None:
+        self.ready = True
+        held, self._held = self._held, []
+        for command in held:
+            self._outgoing.put_nowait(command)
+
+    def _gone(self, message: str, action: str) -> None:
+        self.alive = self.ready = False
+        # A question that was never sent is told as lost with the others; switches are set again by the reader.
+        self._held = [command for command in self._held if not isinstance(command, Submit)]
+        self._lost(message, action)
+
+    async def _write(self) -> None:
+        while True:
+            command = await self._outgoing.get()
+            try:
+                await self.engine.send(command)
+            except CutawayError:
+                return  # the listener hears of the death and tells it

@@ -1,0 +1,49 @@
+"""What the parts of the main screen share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from textual.screen import Screen
+
+from ..chat.composer import Composer
+from ..chat.view import ConversationView
+from ..printable import printable
+from ..session import Session
+from ..state.conversation import Node
+
+
+class MainBase(Screen[None]):
+    """The session and the two widgets of the chat; `say` tells the reader something."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+
+    @property
+    def view(self) -> ConversationView:
+        return self.query_one(ConversationView)
+
+    @property
+    def composer(self) -> Composer:
+        return self.query_one("#composer", Composer)
+
+    def say(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+        """Tell the reader something in passing."""
+        self.notify(printable(text), severity=severity, markup=False, timeout=6)
+
+    def can_send(self) -> bool:
+        """There is an engine to ask, or one on its way; else say so."""
+        if self.session.trouble is None:
+            return True
+        message, action = self.session.trouble
+        self.say(f"{message} {action} R (outside the message) starts the engine again.", "error")
+        return False
+
+    def changed(self, nodes: list[Node]) -> None:
+        """Messages have changed: draw them soon."""
+        raise NotImplementedError
+
+    def path_changed(self) -> None:
+        """Another path or another chat is shown: draw it now."""
+        raise NotImplementedError

@@ -1,0 +1,235 @@
+"""The main screen's actions on messages and chats."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import platformdirs
+from textual.widgets import TextArea
+
+from ...engine.protocol import Command
+from ..chat import clipboard
+from ..chat.composer import Composer
+from ..chat.document import Document
+from ..state.conversation import Node
+from .base import MainBase
+from .dialogs import ChoiceDialog, TextDialog
+
+QUIT_WITHIN = 3.0  # seconds between the two Ctrl+C
+
+
+class ChatActions(MainBase):
+    """Ask, stop, ask again, go on, edit, branch, copy, save; and the list of chats."""
+
+    _interrupted_at = -QUIT_WITHIN
+
+    # ------------------------------------------------------------------------------------------------ asking
+
+    def on_composer_sent(self, event: Composer.Sent) -> None:
+        event.stop()
+        if self.session.generating:
+            self.say("The reply is still being written: Esc stops it, then send.", "warning")
+            return
+        if not self.can_send():
+            return
+        _, commands = self.session.exchange.ask(self.session.conversation, event.text)
+        self.composer.sent()
+        self._asked(commands)
+
+    def _asked(self, commands: list[Command]) -> None:
+        """Send what asks for a reply, show its place, and let the panels follow it."""
+        self.session.send(*commands)
+        self.session.selection.select_request(None)
+        self.view.following = True
+        self.view.choose(None)
+        self.path_changed()
+
+    def action_stop(self) -> None:
+        path = self.session.conversation.path()
+        self.session.send(*self.session.exchange.stop(path))
+
+    def action_regenerate(self) -> None:
+        node = self.view.cursor
+        if node is None or not self.can_send():
+            return
+        if node.role not in ("user", "assistant"):
+            self.say("Only a question or a reply can be asked again.", "warning")
+            return
+        _, commands = self.session.exchange.regenerate(self.session.conversation, node)
+        self._asked(commands)
+
+    def action_go_on(self) -> None:
+        node = self.view.cursor
+        if node is None or node.role != "assistant" or node.running:
+            self.say("There is no reply here that could go on.", "warning")
+        elif node.children:
+            self.say("This reply has an answer already: edit it (e) to go on in a new branch.", "warning")
+        elif self.can_send():
+            _, commands = self.session.exchange.go_on(self.session.conversation, node)
+            self._asked(commands)
+
+    def action_edit(self) -> None:
+        node = self.view.cursor
+        if node is None:
+            return
+        if node.running:
+            self.say("The reply is still being written: Esc stops it, then edit.", "warning")
+            return
+
+        def edited(result: tuple[str, bool] | None) -> None:
+            if result is not None and (result[0] != node.text or result[1]) and self.can_send():
+                self._edited(node, *result)
+
+        can_go_on = node.role == "assistant"
+        title = "edit the reply, in a new branch" if can_go_on else "edit the message, in a new branch"
+        self.app.push_screen(TextDialog(title, node.text, can_go_on), edited)
+
+    def _edited(self, node: Node, text: str, go_on: bool) -> None:
+        conversation = self.session.conversation
+        branch, commands = self.session.exchange.edit(conversation, node, text)
+        if go_on:
+            branch, commands = self.session.exchange.go_on(conversation, branch)
+        self._asked(commands)
+        if not commands:
+            self.session.store.save(conversation)
+
+    def action_branch(self, by: int) -> None:
+        node = self.view.cursor
+        shown = self.session.conversation.turn(node, by) if node is not None else None
+        if shown is None:
+            self.say("No branch on that side.")
+            return
+        self.session.store.save(self.session.conversation)
+        self.path_changed()
+        self.view.choose(shown)
+
+    def action_system(self) -> None:
+        def edited(result: tuple[str, bool] | None) -> None:
+            if result is not None:
+                self.session.conversation.system = result[0]
+                self.session.store.save(self.session.conversation)
+                self.path_changed()
+
+        hint = "\nSent before every message of this chat, from the next one on. Empty: the model's own."
+        self.app.push_screen(TextDialog("system prompt", self.session.conversation.system, hint=hint), edited)
+
+    # ------------------------------------------------------------------------------------------ copying
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C: copy if something is selected, stop if something is being written, else tell how to quit."""
+        field = self.focused.selected_text if isinstance(self.focused, TextArea) else ""
+        selected = field or self.get_selected_text()
+        if selected:
+            self.copy(selected)
+        elif self.session.generating:
+            self.action_stop()
+        elif time.monotonic() - self._interrupted_at < QUIT_WITHIN:
+            self.app.exit()
+        else:
+            self._interrupted_at = time.monotonic()
+            self.say("Ctrl+C again, or Ctrl+Q, quits.")
+
+    def copy(self, text: str) -> None:
+        """Copy exactly this text, and say how."""
+        self.say(clipboard.copy(text, self.write_to_terminal))
+
+    def write_to_terminal(self, sequence: str) -> None:
+        raise NotImplementedError
+
+    def action_copy_message(self) -> None:
+        if self.view.cursor is not None:
+            self.copy(self.view.cursor.text)
+
+    def action_copy_reply(self) -> None:
+        path = self.session.conversation.path()
+        reply = next((node for node in reversed(path) if node.role == "assistant" and node.text), None)
+        if reply is None:
+            self.say("There is no reply to copy yet.", "warning")
+        else:
+            self.copy(reply.text)
+
+    def action_copy_code(self) -> None:
+        node = self.view.cursor
+        parts = Document(node.text).parts if node is not None else []
+        codes = [code for part in parts if (code := part.code()) is not None]
+        if not codes:
+            self.say("There is no code block in this message.", "warning")
+            return
+        if len(codes) == 1:
+            self.copy(codes[0])
+            return
+        first_lines = [code.split("\n", 1)[0][:60] or "(empty)" for code in codes]
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                self.copy(codes[index])
+
+        self.app.push_screen(ChoiceDialog("copy which code block?", first_lines, len(codes) - 1), chosen)
+
+    def action_save(self) -> None:
+        if self.view.cursor is not None:
+            self._save(self.view.cursor.text)
+
+    def action_save_chat(self) -> None:
+        parts = [f"## {node.role}\n\n{node.text}\n" for node in self.session.conversation.path()]
+        self._save("\n".join(parts))
+
+    def _save(self, text: str) -> None:
+        folder = Path(platformdirs.user_documents_dir())
+        folder = folder if folder.is_dir() else Path.cwd()
+        try:
+            path = clipboard.save(text, folder, self.session.conversation.title)
+        except OSError as error:
+            self.say(f"Not saved: {error}.", "error")
+        else:
+            self.say(f"Saved to {path}.")
+
+    def action_plain(self) -> None:
+        self.view.plain = not self.view.plain
+        self.view.redraw_all()
+
+    # ---------------------------------------------------------------------------------------------- chats
+
+    def action_new_chat(self) -> None:
+        self.session.conversation.draft = self.composer.message
+        self.session.new_chat()
+        self._chat_changed()
+
+    def action_turn_chat(self, by: int) -> None:
+        chats = self.session.store.all()
+        index = chats.index(self.session.conversation) + by
+        if 0 <= index < len(chats):
+            self._go_to(index)
+
+    def action_chats(self) -> None:
+        chats = self.session.store.all()
+        titles = [f"{'▸ ' if any(n.running for n in c.path()) else ''}{c.title}" for c in chats]
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                self._go_to(index)
+
+        self.app.push_screen(ChoiceDialog("chats", titles, chats.index(self.session.conversation)), chosen)
+
+    def _go_to(self, index: int) -> None:
+        self.session.conversation.draft = self.composer.message
+        self.session.show(self.session.store.all()[index])
+        self._chat_changed()
+
+    def action_close_chat(self) -> None:
+        closed = self.session.conversation
+        self.session.send(*self.session.exchange.stop(closed.running()))
+        self.session.store.delete(closed)
+        left = self.session.store.all()
+        if left:
+            self.session.show(left[-1])
+        else:
+            self.session.new_chat()
+        self._chat_changed()
+
+    def _chat_changed(self) -> None:
+        self.view.show(self.session.conversation)
+        self.composer.put(self.session.conversation.draft)
+        self.path_changed()
+        self.composer.focus()

@@ -1,0 +1,133 @@
+"""The main screen's actions on the engine: settings, switches, traffic. What is shown comes back from the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...engine.protocol import (
+    Abort,
+    ClearCache,
+    Configure,
+    Pause,
+    Resume,
+    SamplingSettings,
+    StepOnce,
+)
+from .. import traffic
+from ..controls.bar import ControlsBar
+from ..controls.model import Number
+from .base import MainBase
+from .dialogs import ValueDialog
+
+
+class EngineActions(MainBase):
+    """Turn switches, set sampling, pause and step, send traffic, start the engine again."""
+
+    def action_delivery(self) -> None:
+        now = self.session.state.switches.delivery
+        self.session.send(Configure(delivery="buffered" if now == "streamed" else "streamed"))
+
+    def action_policy(self) -> None:
+        now = self.session.state.switches.policy
+        self.session.send(Configure(policy="static" if now == "continuous" else "continuous"))
+
+    def action_prefix_cache(self) -> None:
+        self.session.send(Configure(prefix_cache=not self.session.state.switches.prefix_cache))
+
+    def action_kv_reuse(self) -> None:
+        self.session.send(Configure(kv_reuse=not self.session.state.switches.kv_reuse))
+
+    def action_pause(self) -> None:
+        self.session.send(Resume() if self.session.state.switches.paused else Pause())
+
+    def action_step(self) -> None:
+        if self.session.state.switches.paused:
+            self.session.send(StepOnce())
+        else:
+            self.session.send(Pause())
+
+    def action_clear_cache(self) -> None:
+        self.session.send(ClearCache())
+        self.say("Cached pages without an owner are forgotten.")
+
+    def action_restart(self) -> None:
+        if self.session.trouble is None:
+            self.say("The engine is running.")
+            return
+        self.session.trouble = None
+        self.session.link.restart()
+        self.path_changed()
+
+    # --------------------------------------------------------------------------------------------- sampling
+
+    @property
+    def controls(self) -> ControlsBar:
+        return self.query_one(ControlsBar)
+
+    def on_controls_bar_changed(self, event: ControlsBar.Changed) -> None:
+        event.stop()
+        self.set_sampling(event.settings)
+
+    def on_controls_bar_typed(self, event: ControlsBar.Typed) -> None:
+        event.stop()
+        self.type_number(event.number)
+
+    async def on_controls_bar_invoked(self, event: ControlsBar.Invoked) -> None:
+        event.stop()
+        await self.run_action(event.action)
+
+    def type_number(self, number: Number) -> None:
+        """Ask for a value of one setting."""
+
+        def typed(settings: SamplingSettings | None) -> None:
+            if settings is not None:
+                self.set_sampling(settings)
+
+        settings = self.session.exchange.settings
+        value = getattr(settings, number.field)
+        hint = f"{number.title}. Empty: {'as many as fit' if number.field == 'max_tokens' else 'off, or by default'}."
+        dialog = ValueDialog(
+            number.field.replace("_", " "),
+            "" if value is None else f"{value:.{number.decimals}f}",
+            hint,
+            lambda text: number.read(self.session.exchange.settings, text),
+        )
+        self.app.push_screen(dialog, typed)
+
+    def set_sampling(self, settings: SamplingSettings) -> None:
+        """Use these settings for what is being written in this chat and for what comes."""
+        self.session.exchange.settings = settings
+        self.controls.take(settings)
+        for node in self.session.conversation.path():
+            if node.running and node.reply is not None:
+                self.session.send(Configure(request=node.reply.request, settings=settings))
+
+    # ---------------------------------------------------------------------------------------------- traffic
+
+    def action_traffic(self) -> None:
+        self.start_traffic(None)
+
+    def action_traffic_file(self) -> None:
+        def typed(prompts: list[str] | None) -> None:
+            if prompts is not None:
+                self.start_traffic(prompts)
+
+        hint = "A text file: one prompt a line, or prompts of several lines with empty lines between."
+        self.app.push_screen(
+            ValueDialog("traffic file", "", hint, lambda text: traffic.read_prompts(Path(text.strip()).expanduser())),
+            typed,
+        )
+
+    def start_traffic(self, prompts: list[str] | None) -> None:
+        """Send a round of background requests: the built-in ones, or these."""
+        if not self.can_send():
+            return
+        many = len(traffic.BUILT_IN) if prompts is None else len(prompts)
+        names = [self.session.exchange.name("traffic") for _ in range(many)]
+        requests = traffic.submits(names, self.session.exchange.settings, prompts)
+        self.session.traffic.update(names)
+        self.session.send(*requests)
+        self.say(f"{many} background requests sent; T stops them.")
+
+    def action_stop_traffic(self) -> None:
+        self.session.send(*(Abort(name) for name in sorted(self.session.traffic)))

@@ -1,0 +1,237 @@
+"""The main screen: a chat with its side taken off."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Static
+
+from ...engine.protocol import Event, Ready
+from ..actions import ACTIONS, GROUPS, bindings
+from ..chat.composer import Composer
+from ..chat.drafts import Drafts, History
+from ..chat.view import ConversationView
+from ..controls.bar import ControlsBar
+from ..panels import (
+    CandidatesPanel,
+    LanesPanel,
+    LifecycleStrip,
+    PagesPanel,
+    Panel,
+    TimelinePanel,
+    TokenRow,
+    TrianglePanel,
+)
+from ..printable import printable
+from ..session import Session
+from ..state.conversation import Node
+from .chat_actions import ChatActions
+from .engine_actions import EngineActions
+from .keys import KeysScreen, bindings_of
+from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
+from .panel_actions import PanelActions
+from .tabs import PanelTabs
+from .topbar import TopBar
+
+FRAME = 1 / 12  # seconds between paints while events come in
+DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
+_PANELS: dict[str, type[Panel]] = {
+    "tokens": TokenRow,
+    "lanes": LanesPanel,
+    "triangle": TrianglePanel,
+    "pages": PagesPanel,
+    "candidates": CandidatesPanel,
+    "timeline": TimelinePanel,
+}
+
+
+class MainScreen(ChatActions, EngineActions, PanelActions):
+    """Chat left, panels right, controls below; everything is drawn from the session, at most twelve times a second."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
+    AUTO_FOCUS = "#composer"
+
+    def __init__(self, session: Session, history: History | None = None, drafts: Drafts | None = None) -> None:
+        super().__init__(session)
+        self.history = history or History()
+        self.drafts = drafts
+        self._dirty: dict[int, Node] = {}
+        self._next: Timer | None = None
+        self._pause = FRAME
+        self._draft_timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        state, selection = self.session.state, self.session.selection
+        yield Static(id="tiny")
+        yield TopBar(self.session, id="top")
+        yield LifecycleStrip(state, selection, id="lifecycle")
+        yield PanelTabs(id="tabs")
+        with Container(id="body"):
+            with Container(id="left"):
+                yield ConversationView(id="chat")
+                yield Composer(self.history, id="composer")
+            with Container(id="right"):
+                for name in PANELS:
+                    yield _PANELS[name](state, selection, id=name)
+        yield ControlsBar(state, selection, self.session.exchange.settings, id="controls")
+
+    def on_mount(self) -> None:
+        self.session.on_event = self._heard
+        self.view.show(self.session.conversation)
+        if self.drafts is not None and (left := self.drafts.left_behind()):
+            self.composer.put(left)
+            self.say("This draft was left by a run that did not end well.")
+        self.lay_out()
+        self.path_changed()
+
+    def on_unmount(self) -> None:
+        self.session.on_event = lambda event, changed: None
+
+    # ------------------------------------------------------------------------------------------- places
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        width, height = self.size
+        sentence = too_small(width, height)
+        self.query_one("#tiny", Static).update(Content(sentence[: max(1, width)]))
+        self.set_class(bool(sentence), "tiny")
+        narrow = width < WIDE
+        self.set_class(narrow, "narrow")
+        self.set_class(narrow and bool(self.chosen), "panel")
+        self.set_class(width >= TWO_COLUMNS, "two-columns")
+        self.set_class(height < 18, "short")
+        self.set_class(height < 12, "shortest")
+        shown = shown_panels(width, height - 5, self.chosen)
+        for name in PANELS:
+            self.panel(name).set_class(name not in shown, "away")
+        self.query_one(PanelTabs).show(self.chosen)
+        self.changed([])
+
+    # ----------------------------------------------------------------------------------------- painting
+
+    def _heard(self, event: Event | None, changed: list[Node]) -> None:
+        if isinstance(event, Ready):
+            self.view.speaker = event.card.name
+            self.view.redraw_all()
+        if event is None:
+            self.path_changed()
+        self.changed(changed)
+
+    def changed(self, nodes: list[Node]) -> None:
+        self._dirty.update((id(node), node) for node in nodes)
+        if self._next is None:
+            self._next = self.set_timer(self._pause, self._paint)
+
+    def _paint(self) -> None:
+        self._next = None
+        began = time.monotonic()
+        nodes, self._dirty = list(self._dirty.values()), {}
+        self.view.update_nodes(nodes)
+        for panel in self.query(Panel):
+            panel.refresh_if_changed()
+        self._tell_composer()
+        if any(node.text for node in nodes):
+            requests = [node.reply.request for node in nodes if node.reply is not None and node.text]
+            self.call_after_refresh(self._painted, requests)
+        pool = self.session.state.pool
+        if pool.flashes:
+            pool.expire(time.monotonic_ns())
+            self.changed([])
+        # Painting may take a fifth of the time, whatever it costs: the rest belongs to keys and to the engine.
+        self._pause = max(FRAME, 4 * (time.monotonic() - began))
+
+    def _painted(self, requests: list[str]) -> None:
+        now = time.monotonic_ns()
+        for request in requests:
+            self.session.state.mark_painted(request, now)
+
+    def path_changed(self) -> None:
+        self.view.rebuild()
+        chats = self.session.store.all()
+        at = chats.index(self.session.conversation) + 1 if self.session.conversation in chats else 1
+        title = f"chat {at}/{len(chats)} · {self.session.conversation.title}"
+        self.view.border_title = Content(printable(title).replace("\n", " "))
+        self._tell_composer()
+        self.changed([])
+
+    def _tell_composer(self) -> None:
+        """What Enter will do, or what is about to happen, on the composer's border."""
+        if self.session.trouble is not None:
+            text = " ".join(part for part in self.session.trouble if part)
+        else:
+            busy = "Esc stops · " if self.session.generating else ""
+            text = self.session.meter.warning() or f"{busy}Enter sends · Ctrl+J new line"
+        content = Content(printable(text).replace("\n", " "))
+        if content != self.composer.border_subtitle:
+            self.composer.border_subtitle = content
+
+    def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
+        event.stop()
+        text = "" if event.following else "▼ new text below · End follows" if event.unread else "End follows"
+        self.view.border_subtitle = Content(text)
+
+    # ------------------------------------------------------------------------------------------- drafts
+
+    def on_text_area_changed(self) -> None:
+        if self.drafts is not None and self._draft_timer is None:
+            self._draft_timer = self.set_timer(DRAFT_EVERY, self.keep_draft)
+
+    def keep_draft(self) -> None:
+        """Put what is being written where a crash can't reach it."""
+        self._draft_timer = None
+        if self.drafts is not None:
+            self.drafts.keep(self.composer.message)
+
+    # ------------------------------------------------------------------------------------------ program
+
+    def action_escape(self) -> None:
+        if self.selections:
+            self.clear_selection()
+        elif self.maximized is not None:
+            self.minimize()
+        elif self.session.generating:
+            self.action_stop()
+        elif self.chosen and self.has_class("narrow"):
+            self.action_show_chat()
+        elif self.focused is self.composer:
+            self.view.focus()
+        else:
+            self.action_write()
+
+    def action_keys(self) -> None:
+        groups = [(GROUPS[group], [b for a in ACTIONS if a.group == group for b in a.bindings()]) for group in GROUPS]
+        widgets: list[tuple[str, type]] = [
+            ("While writing a message", Composer),
+            ("In the chat", ConversationView),
+            ("In the controls", ControlsBar),
+            *((f"In the panel: {panel.TITLE}", panel) for panel in _PANELS.values()),
+        ]
+        self.app.push_screen(KeysScreen(groups + [(title, bindings_of(owner)) for title, owner in widgets]))
+
+    def action_theme(self) -> None:
+        names = sorted(name for name in self.app.available_themes if name in self.app_themes)
+        if names:
+            at = names.index(self.app.theme) if self.app.theme in names else -1
+            self.app.theme = names[(at + 1) % len(names)]
+            self.say(f"Theme {self.app.theme}.")
+
+    @property
+    def app_themes(self) -> set[str]:
+        return set(getattr(self.app, "our_themes", ()))
+
+    def action_quit(self) -> None:
+        self.app.exit()
+
+    def write_to_terminal(self, sequence: str) -> None:
+        write = getattr(self.app, "write_to_terminal", None)
+        if write is not None:
+            write(sequence)

@@ -1,0 +1,95 @@
+"""The first row: what is loaded, how fast it writes, and how full the window is."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from rich.cells import cell_len
+
+from ..panels.glyphs import bar
+from ..panels.line import Line
+from ..panels.panel import Panel
+from ..panels.units import count, rate, size
+from ..session import Session
+
+
+class TopBar(Panel, can_focus=False):
+    """Model and pages left; speed and context right. While a model loads, how far it is."""
+
+    TITLE = ""
+    SCROLLS = False
+    DEFAULT_CSS = """
+    TopBar { border: none; height: 1; padding: 0 1; background: $panel; overflow: hidden; }
+    """
+
+    def __init__(self, session: Session, id: str) -> None:
+        super().__init__(session.state, session.selection, id=id)
+        self.session = session
+
+    def depends_on(self) -> Hashable:
+        return (self.state.version, self.session.conversation, self.session.trouble, self.session.meter.used)
+
+    def waiting(self) -> str:
+        return ""
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        line = Line("cutaway", "strong")
+        right = self.activity()
+        room = width - cell_len(right) - 1
+        for text, style in self.about():
+            if line.width + cell_len(text) + 2 > room:
+                break
+            line.add("  ").add(text, style)
+        if line.width + cell_len(right) + 1 <= width:
+            line.pad_to(width - cell_len(right))
+            line.add(right, "strong")
+        return [line]
+
+    def about(self) -> list[tuple[str, str]]:
+        """What is loaded, or on its way, or missing."""
+        state = self.state
+        if self.session.trouble is not None:
+            return [("✗ no engine", "bad strong"), ("R starts it again", "")]
+        if state.loading is not None or state.card is None:
+            return [(f"◌ {self.progress()}", "warn")]
+        card = state.card
+        parts = [(card.name, "accent"), (f"{card.device} {card.precision}", "dim")]
+        if card.pages:
+            parts.append((f"{count(card.pages)} pages", "dim"))
+        if card.attention == "fallback":
+            parts.append(("one at a time", "warn"))
+        if state.switches.paused:
+            parts.append(("⏸ paused", "warn strong"))
+        return parts
+
+    def progress(self) -> str:
+        """ "loading weights ████▌ 61%" """
+        loading = self.state.loading
+        if loading is None:
+            return "starting the engine"
+        text = f"{loading.stage} {loading.note}".strip()
+        if loading.total:
+            share = min(1.0, loading.done / loading.total)
+            text += f" {bar(share, 10):<10} {share:.0%}"
+            if loading.unit == "bytes":
+                text += f" of {size(loading.total)}"
+        elif loading.done and loading.unit:
+            text += f" {count(loading.done)} {loading.unit}"
+        return text
+
+    def activity(self) -> str:
+        """ "● 182 tok/s  ctx 312/8192", or how far the prompt is read."""
+        parts = [self.speed(), self.session.meter.text()]
+        return "  ".join(part for part in parts if part)
+
+    def speed(self) -> str:
+        reply = next((n.reply for n in reversed(self.session.conversation.path()) if n.reply is not None), None)
+        request = self.state.requests.get(reply.request) if reply is not None else None
+        sample = request.samples.get(reply.sample) if request is not None and reply is not None else None
+        if reply is None or request is None or sample is None:
+            return ""
+        if reply.running and sample.latest is None and request.prompt:
+            return f"◌ prefill {sample.written}/{len(request.prompt)}"
+        intervals = sample.intervals_ns(32) if reply.running else []
+        speed = len(intervals) * 1e9 / sum(intervals) if sum(intervals) else sample.tokens_per_second()
+        return f"{'●' if reply.running else '○'} {rate(speed)} tok/s" if speed else ""

@@ -1,0 +1,76 @@
+"""What the screen works on: engine state, selection, chats, and the link to the engine. No Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..engine.client import Engine
+from ..engine.protocol import Command, Configured, Event, Finished, Load, Rejected, SamplingSettings
+from .chat.exchange import Exchange
+from .chat.meter import Meter
+from .link import EngineLink
+from .state import EngineState, Selection
+from .state.conversation import Conversation, ConversationStore, MemoryStore, Node
+
+
+class Session:
+    """One run of the program. `on_event` is called after every event with the messages it changed."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        load: Load | None = None,
+        settings: SamplingSettings | None = None,
+        store: ConversationStore | None = None,
+        system: str = "",
+    ) -> None:
+        self.state = EngineState()
+        self.selection = Selection()
+        self.exchange = Exchange(settings)
+        self.store: ConversationStore = store or MemoryStore()
+        self.system = system
+        self.conversation: Conversation = self.store.create(system)
+        self.meter = Meter()
+        self.traffic: set[str] = set()
+        self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do
+        self.link = EngineLink(engine, load or Load(), self._heard, self._lost)
+        self.on_event: Callable[[Event | None, list[Node]], None] = lambda event, changed: None
+
+    def send(self, *commands: Command) -> None:
+        self.link.send(*commands)  # pyright: ignore[reportArgumentType] - every Command is one of AnyCommand
+
+    @property
+    def generating(self) -> bool:
+        """A reply of the chat shown is being written."""
+        return any(node.running for node in self.conversation.path())
+
+    def _heard(self, event: Event) -> None:
+        self.state.apply(event)
+        if isinstance(event, Configured):
+            self.trouble = None
+        elif isinstance(event, Finished | Rejected):
+            self.traffic.discard(event.request)
+        changed = self.exchange.apply(event)
+        self._measure()
+        self.on_event(event, changed)
+
+    def _lost(self, message: str, action: str) -> None:
+        self.trouble = (message, action)
+        self.traffic.clear()
+        changed = self.exchange.lost(message, action)
+        self.on_event(None, changed)
+
+    def _measure(self) -> None:
+        card = self.state.card
+        self.meter.window = card.window if card is not None else 0
+        reply = next((n.reply for n in reversed(self.conversation.path()) if n.reply is not None), None)
+        self.meter.used = reply.prompt_tokens + reply.tokens if reply is not None else 0
+
+    def show(self, conversation: Conversation) -> None:
+        """Make another chat the one shown."""
+        self.conversation = conversation
+        self._measure()
+
+    def new_chat(self) -> Conversation:
+        self.show(self.store.create(self.system))
+        return self.conversation

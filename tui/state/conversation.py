@@ -1,0 +1,191 @@
+"""A conversation as a tree: every edit, regeneration and fork is a branch, and no branch is ever lost. No UI.
+
+The path shown is the one that follows each message's chosen child. The system prompt belongs to the whole
+conversation. `ConversationStore` is the seam for keeping conversations; `MemoryStore` keeps them while we run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal, Protocol
+
+from ...engine.protocol import Message
+
+Status = Literal["waiting", "writing", "end", "stop", "length", "stopped", "failed", "edited"]
+RUNNING: frozenset[Status] = frozenset({"waiting", "writing"})
+
+
+@dataclasses.dataclass(slots=True)
+class Reply:
+    """How a reply came about: which request made it, and how it ended."""
+
+    request: str
+    sample: int = 0
+    status: Status = "waiting"
+    detail: str = ""  # the engine's own words: "cut at 5 tokens", the stop string, the error
+    action: str = ""  # what the user can do about it
+    tokens: int = 0  # generated
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    prefix: str = ""  # text of the message that this request did not write
+    forked_from: str = ""  # the request whose pages it shares
+    reasoning: str = ""  # what the model thought before it answered
+    note: str = ""  # what was repaired or left out of the prompt
+
+    @property
+    def running(self) -> bool:
+        return self.status in RUNNING
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Node:
+    """One message. `chosen` is the index of the child on the path shown; `revision` grows with every change."""
+
+    role: str
+    text: str
+    parent: Node | None = None
+    children: list[Node] = dataclasses.field(default_factory=list)
+    chosen: int = 0
+    reply: Reply | None = None
+    revision: int = 0
+
+    @property
+    def running(self) -> bool:
+        return self.reply is not None and self.reply.running
+
+    @property
+    def siblings(self) -> list[Node]:
+        """Every branch at this place, this one included; empty for the root."""
+        return self.parent.children if self.parent is not None else []
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which branch this is and of how many, from 1."""
+        siblings = self.siblings
+        return (siblings.index(self) + 1, len(siblings)) if siblings else (1, 1)
+
+    def touch(self) -> None:
+        self.revision += 1
+
+
+class Conversation:
+    """A tree of messages with one path through it shown."""
+
+    def __init__(self, key: str, title: str = "", system: str = "") -> None:
+        self.key = key
+        self.named = title
+        self.system = system
+        self.root = Node("root", "")
+        self.draft = ""
+
+    @property
+    def title(self) -> str:
+        """The given name, else the beginning of the first question."""
+        if self.named:
+            return self.named
+        first = next((node.text for node in self.path() if node.role == "user"), "")
+        line = " ".join(first.split())
+        return (line[:39] + "…" if len(line) > 40 else line) or "new chat"
+
+    def path(self) -> list[Node]:
+        """The messages shown, from the first one."""
+        nodes: list[Node] = []
+        node = self.root
+        while node.children:
+            node = node.children[node.chosen]
+            nodes.append(node)
+        return nodes
+
+    @property
+    def leaf(self) -> Node:
+        return (self.path() or [self.root])[-1]
+
+    def walk(self) -> Iterator[Node]:
+        """Every message on every branch."""
+        todo = list(self.root.children)
+        while todo:
+            node = todo.pop()
+            yield node
+            todo.extend(node.children)
+
+    def add(self, role: str, text: str, parent: Node | None = None, reply: Reply | None = None) -> Node:
+        """Add a message below `parent` (the leaf, if not given), and show it."""
+        parent = self.leaf if parent is None else parent
+        node = Node(role, text, parent, reply=reply)
+        parent.children.append(node)
+        parent.chosen = len(parent.children) - 1
+        return node
+
+    def branch(self, node: Node, text: str, reply: Reply | None = None) -> Node:
+        """Add another version of `node` beside it, and show it; the old one stays."""
+        if node.parent is None:
+            raise ValueError("the root of a conversation has no other version")
+        return self.add(node.role, text, node.parent, reply)
+
+    def show(self, node: Node) -> None:
+        """Choose the path so that it passes through `node`."""
+        while node.parent is not None:
+            node.parent.chosen = node.parent.children.index(node)
+            node = node.parent
+
+    def turn(self, node: Node, by: int) -> Node | None:
+        """Show the branch `by` places from `node`, or return None at the edge."""
+        siblings = node.siblings
+        if not siblings:
+            return None
+        index = siblings.index(node) + by
+        if not 0 <= index < len(siblings):
+            return None
+        self.show(siblings[index])
+        return siblings[index]
+
+    def messages(self, upto: Node | None = None) -> tuple[Message, ...]:
+        """What the engine is sent: the system prompt and the path, up to and with `upto`."""
+        nodes: list[Node] = []
+        node = self.leaf if upto is None else upto
+        while node is not None and node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        head = (Message("system", self.system),) if self.system.strip() else ()
+        return head + tuple(Message(n.role, n.text) for n in reversed(nodes) if n.text or n.role != "assistant")
+
+    def running(self) -> list[Node]:
+        return [node for node in self.walk() if node.running]
+
+
+class ConversationStore(Protocol):
+    """Where conversations are kept. Saving is called whenever a message is final or a branch is chosen."""
+
+    def all(self) -> list[Conversation]: ...
+
+    def create(self, system: str = "") -> Conversation: ...
+
+    def save(self, conversation: Conversation) -> None: ...
+
+    def delete(self, conversation: Conversation) -> None: ...
+
+
+class MemoryStore:
+    """Keeps conversations while the program runs."""
+
+    def __init__(self) -> None:
+        self._kept: list[Conversation] = []
+        self._made = 0
+
+    def all(self) -> list[Conversation]:
+        return list(self._kept)
+
+    def create(self, system: str = "") -> Conversation:
+        self._made += 1
+        conversation = Conversation(f"chat-{self._made}", system=system)
+        self._kept.append(conversation)
+        return conversation
+
+    def save(self, conversation: Conversation) -> None:
+        if conversation not in self._kept:
+            self._kept.append(conversation)
+
+    def delete(self, conversation: Conversation) -> None:
+        if conversation in self._kept:
+            self._kept.remove(conversation)
