@@ -1,4 +1,4 @@
-"""The engine's log: file descriptor 2 itself, so that what C libraries print ends there too. No torch."""
+"""The engine's log: file descriptors 1 and 2 themselves, so that what C libraries print ends there too. No torch."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ def path() -> Path:
 
 
 class LogFile:
-    """A file that a descriptor is pointed at, and that starts anew when it has grown too large.
+    """A file that descriptors are pointed at, and that starts anew when it has grown too large.
 
     Several engines may write to the same file: lines are appended whole, and an engine that finds the file renamed
     by another follows to the new one.
     """
 
-    def __init__(self, where: Path, descriptor: int = 2) -> None:
+    def __init__(self, where: Path, descriptors: tuple[int, ...] = (2, 1)) -> None:
         self.where = where
-        self.descriptor = descriptor
+        self.descriptors = descriptors
 
     def open(self) -> None:
-        """Point the descriptor at the file. Raises `OSError`."""
+        """Point the descriptors at the file. Raises `OSError`."""
         self.where.parent.mkdir(parents=True, exist_ok=True)
         opened = os.open(self.where, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(opened, self.descriptor)
+        for descriptor in self.descriptors:
+            os.dup2(opened, descriptor)
         os.close(opened)
 
     def rotate(self) -> None:
         """Begin a new file if this one is large. What can't be renamed grows on."""
         with contextlib.suppress(OSError):
-            ours = os.fstat(self.descriptor)
+            ours = os.fstat(self.descriptors[0])
             if ours.st_size < LARGEST:
                 return
             if self.where.exists() and os.path.samestat(ours, self.where.stat()):
@@ -57,10 +58,10 @@ class LogFile:
 
 
 def start(where: Path | None = None) -> LogFile | None:
-    """Send descriptor 2, Python's logging and crash reports to the log.
+    """Send standard output and error, Python's logging and crash reports to the log.
 
-    Returns None, and leaves descriptor 2 as it is, where no log can be kept (a read-only home, a full disk): that is
-    no reason not to serve.
+    Returns None, and leaves the descriptors as they are, where no log can be kept (a read-only home, a full disk):
+    that is no reason not to serve.
     """
     log: LogFile | None = None
     with contextlib.suppress(Exception):

@@ -1,8 +1,8 @@
 """The engine as a process: `cutaway engine` speaks the protocol on standard input and output.
 
-Descriptor 1 is moved away at once and replaced by descriptor 2, so that no library can write into the stream;
-descriptor 2 is the log. The process ends when its input ends: whoever started it can die in any way and leaves no
-orphan. torch is imported by the first load, after the environment is prepared for it.
+Descriptor 1 is moved away at once and pointed at descriptor 2, so that no library can write into the stream; both
+become the log. The process ends when its input ends: whoever started it can die in any way and leaves no orphan. torch
+is imported by the first load, after the environment is prepared for it.
 """
 
 from __future__ import annotations

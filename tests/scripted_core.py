@@ -283,6 +283,9 @@ class ScriptedCore:
             return
         writing.stamps.setdefault("first_token_ns", now)
         writing.tokens_ns.append(now)
+        if not self.free and writing.length % self.card.page_size == 0:
+            ends.append((writing, "length", "page pool full"))
+            return
         writing.said.append(piece)
         index = len(writing.said) - 1
         drawn = Candidate(_id(piece), piece, piece.encode("utf-8", "replace"), 2.0, -0.25, 0.8, 1.0)

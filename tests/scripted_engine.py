@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cutaway.engine import worker
-from scripted_core import build
-
 COMMAND = [sys.executable, str(Path(__file__).resolve())]
 
 if __name__ == "__main__":
+    from cutaway.engine import worker
+    from scripted_core import build  # beside this file, which is run by its path from any folder
+
     sys.exit(worker.main(build=build))

@@ -1,0 +1,402 @@
+"""The engine process: loads beside a serving model, survives failing steps, rests when idle, ends with its client."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from cutaway.engine import log, wire
+from cutaway.engine.protocol import (
+    Abort,
+    AnyCommand,
+    AnyEvent,
+    CancelLoad,
+    Configure,
+    Configured,
+    Failed,
+    Finished,
+    Hello,
+    Inspect,
+    Load,
+    LoadProgress,
+    Metrics,
+    Pause,
+    Ready,
+    Rejected,
+    Resume,
+    Shutdown,
+    Step,
+    StepOnce,
+    Submit,
+    TextDelta,
+    Welcome,
+)
+
+from .scripted_engine import COMMAND
+from .talking import PATIENCE, scripted, submit
+
+AT_ONCE = 0.25  # seconds, on a busy machine
+
+
+class Pipe:
+    """An engine process seen from as close as can be: bytes in, messages out."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def send(self, *commands: AnyCommand) -> None:
+        self.stdin.write(b"".join(map(wire.encode, commands)))
+        self.stdin.flush()
+
+    def events(self) -> Iterator[AnyEvent]:
+        return (wire.decode_event(payload) for payload in wire.read_payloads(self.stdout.fileno()))
+
+    def ends(self) -> int:
+        self.stdin.close()
+        return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[], Pipe]]:
+    engines: list[Pipe] = []
+
+    def one() -> Pipe:
+        engines.append(Pipe())
+        return engines[-1]
+
+    yield one
+    for engine in engines:
+        engine.process.kill()
+        engine.process.wait()
+        engine.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            engine.stdin.close()
+
+
+@pytest.fixture
+def pipe(start: Callable[[], Pipe]) -> Pipe:
+    return start()
+
+
+def up_to(pipe: Pipe, kind: type) -> list[AnyEvent]:
+    """Everything heard, the first event of this kind the last."""
+    heard: list[AnyEvent] = []
+    for event in pipe.events():
+        heard.append(event)
+        if isinstance(event, kind):
+            return heard
+    raise AssertionError(f"the engine ended after {heard[-3:]}")
+
+
+# ------------------------------------------------------------------------------------------------- the handshake
+
+
+def test_hello_is_answered_with_who_and_when(pipe):
+    pipe.send(Hello())
+    welcome = next(pipe.events())
+    assert isinstance(welcome, Welcome)
+    assert welcome.pid == pipe.process.pid
+    assert abs(welcome.clock_ns - time.monotonic_ns()) < 10e9
+
+
+def test_another_protocol_version_is_refused_in_one_sentence_that_names_both(pipe):
+    pipe.send(Hello(protocol=99, client="cutaway 9.9"))
+    (failed,) = pipe.events()
+    assert isinstance(failed, Failed)
+    assert failed.fatal
+    assert "cutaway 9.9 speaks protocol 99" in failed.message
+    assert "same version" in failed.message
+    assert pipe.ends() == 1
+
+
+@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n\r\n", wire.encode(Shutdown()), b"\0\0\0\3abc"])
+def test_a_peer_that_does_not_say_hello_is_told_so_and_left(pipe, first):
+    pipe.stdin.write(first)
+    pipe.stdin.flush()
+    (failed,) = pipe.events()
+    assert isinstance(failed, Failed)
+    assert failed.fatal
+    assert failed.kind == "protocol"
+    assert pipe.ends() == 1
+
+
+def test_a_command_of_a_later_version_is_named_and_the_next_one_served(pipe):
+    strange = b"\x81\xa7command\xa8levitate"
+    pipe.send(Hello())
+    pipe.stdin.write(len(strange).to_bytes(4, "big") + strange)
+    pipe.send(Load(), submit("a", "count 1"))
+    heard = up_to(pipe, Finished)
+    assert any(isinstance(e, Failed) and "levitate" in e.message and not e.fatal for e in heard)
+
+
+# ------------------------------------------------------------------------------------------------------ the ends
+
+
+@pytest.mark.parametrize("model", ["", "slow", "busy"])
+def test_the_process_ends_when_its_input_does_whatever_it_is_doing(pipe, model):
+    pipe.send(Hello(), Load(model=model), submit("a", "forever"))
+    wanted = Step if not model else LoadProgress
+    next(e for e in pipe.events() if isinstance(e, wanted))
+    assert pipe.ends() == 0
+
+
+def test_shutdown_aborts_what_runs_and_says_so_before_the_end(pipe):
+    pipe.send(Hello(), Load(), submit("a", "slowly forever", samples=2))
+    events = pipe.events()
+    next(e for e in events if isinstance(e, Step))
+    pipe.send(Shutdown())
+    ends = [e for e in events if isinstance(e, Finished)]
+    assert [(e.sample, e.reason) for e in ends] == [(0, "aborted"), (1, "aborted")]
+    assert pipe.process.wait(PATIENCE) == 0
+
+
+def test_a_terminate_signal_ends_it_as_a_shutdown_does(pipe):
+    pipe.send(Hello(), Load(), submit("a", "slowly forever"))
+    events = pipe.events()
+    next(e for e in events if isinstance(e, Step))
+    pipe.process.terminate()
+    assert any(isinstance(e, Finished) and e.reason == "aborted" for e in events)
+    assert pipe.process.wait(PATIENCE) == 0
+
+
+def test_an_engine_whose_output_nobody_reads_any_more_ends(pipe):
+    pipe.send(Hello(), Load(), submit("a", "forever"))
+    next(e for e in pipe.events() if isinstance(e, Step))
+    pipe.stdout.close()
+    assert pipe.process.wait(PATIENCE) == 0
+
+
+# ---------------------------------------------------------------------------------------------------- the stream
+
+
+async def test_what_libraries_print_goes_to_the_log_and_never_into_the_stream():
+    async with scripted() as (client, listener):
+        await client.send(submit("a", "noise"))
+        await listener.finished("a")
+        assert listener.text("a") == "one two three"
+    written = log.path().read_text()
+    for noise in ("noise from a library", "noise from a C library", "and more of it"):
+        assert noise in written
+
+
+def test_the_log_starts_anew_when_it_is_large_and_keeps_three_older_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "LARGEST", 10)
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    file = log.LogFile(tmp_path / "state" / "engine.log", (descriptor,))
+    file.open()
+    for n in range(6):
+        os.write(descriptor, f"line {n} and more\n".encode())
+        file.rotate()
+    os.close(descriptor)
+    kept = {path.name: path.read_text() for path in file.where.parent.iterdir()}
+    older = {f"engine.log.{age}": f"line {6 - age} and more\n" for age in (1, 2, 3)}
+    assert kept == {"engine.log": "", **older}
+
+
+def test_a_state_folder_that_can_not_be_written_does_not_stop_the_engine(start, tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("CUTAWAY_STATE_DIR", str(blocked))
+    pipe = start()
+    pipe.send(Hello(), Load(), submit("a", "count 2"))
+    up_to(pipe, Finished)
+    assert pipe.ends() == 0
+
+
+# ------------------------------------------------------------------------------------------------------ idleness
+
+
+async def test_sc_06_an_engine_started_before_any_request_serves_and_uses_no_processor_while_idle():
+    async with scripted() as (client, listener):
+        assert client.welcome is not None
+        process = psutil.Process(client.welcome.pid)
+        for request in ("a", "b"):
+            before = sum(process.cpu_times()[:2])
+            assert _lives_for_a_second(process)
+            assert sum(process.cpu_times()[:2]) - before <= 0.02
+            await client.send(submit(request, "hi"))
+            assert (await listener.finished(request)).reason == "end"
+
+
+def _lives_for_a_second(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.TimeoutExpired):
+        process.wait(1)
+        return False
+    return True
+
+
+async def test_a_paused_engine_with_a_request_uses_no_processor_either():
+    async with scripted() as (client, listener):
+        assert client.welcome is not None
+        await client.send(Pause())
+        await client.send(submit("a", "count 3"))
+        await listener.first(Configured)
+        process = psutil.Process(client.welcome.pid)
+        before = sum(process.cpu_times()[:2])
+        assert _lives_for_a_second(process)
+        assert sum(process.cpu_times()[:2]) - before <= 0.02
+        await client.send(StepOnce(count=2))
+        await listener.token("a", 1)
+        await client.send(Resume())
+        assert (await listener.finished("a")).generated_tokens == 3
+
+
+# ------------------------------------------------------------------------------------------------- failing steps
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "sentence"),
+    [
+        ("fail", "fault", "A step failed with an unexpected RuntimeError."),
+        ("memory", "memory", "There was not enough memory for a step."),
+    ],
+)
+async def test_a_failing_step_ends_its_request_with_one_sentence_and_the_next_is_served(how, kind, sentence):
+    async with scripted() as (client, listener):
+        await client.send(submit("a", how))
+        failed = await listener.first(Failed)
+        finished = await listener.finished("a")
+        await client.send(submit("b", "count 2"))
+        after = await listener.finished("b")
+    assert isinstance(failed, Failed)
+    assert (failed.kind, failed.message, failed.fatal) == (kind, sentence, False)
+    assert "Traceback" in failed.detail
+    assert (finished.reason, finished.detail, finished.generated_tokens) == ("failed", sentence, 2)
+    assert after.reason == "end"
+    assert "Traceback" in log.path().read_text()
+
+
+async def test_a_request_name_in_use_is_refused_and_the_one_that_has_it_goes_on():
+    async with scripted() as (client, listener):
+        await client.send(submit("a", "slowly forever"))
+        await listener.token("a", 0)
+        await client.send(submit("a", "count 1"))
+        rejected = await listener.first(Rejected)
+        await client.send(Abort("a"))
+        assert (await listener.finished("a")).reason == "aborted"
+    assert isinstance(rejected, Rejected)
+    assert "still running" in rejected.message
+
+
+# --------------------------------------------------------------------------------------------------------- loads
+
+
+@pytest.mark.parametrize("model", ["slow", "busy"])
+async def test_ml_10_a_load_shows_progress_and_the_old_model_answers_until_it_is_cancelled(model):
+    async with scripted(Load(model="old")) as (client, listener):
+        await client.send(Load(model=model))
+        await listener.first(LoadProgress)
+        await client.send(submit("a", "count 50"))
+        asked = time.monotonic()
+        await listener.finished("a")
+        answered = time.monotonic() - asked
+        await listener.first(LoadProgress)
+        asked = time.monotonic()
+        await client.send(CancelLoad())
+        failed = await listener.first(Failed)
+        cancelled = time.monotonic() - asked
+        await client.send(submit("b", "count 1"))
+        assert (await listener.finished("b")).reason == "end"
+    assert not [e for e in listener.heard if isinstance(e, Ready)][1:]
+    assert isinstance(failed, Failed)
+    assert failed.kind == "cancelled"
+    assert f"Loading {model} was cancelled." == failed.message
+    assert cancelled < AT_ONCE
+    assert answered < 2.0, "the loader takes 2 s; the answer must not have waited for it"
+
+
+async def test_ml_10_the_new_model_takes_over_only_when_the_old_one_owes_nothing():
+    async with scripted(Load(model="old")) as (client, listener):
+        await client.send(submit("a", "slowly forever"))
+        await listener.token("a", 0)
+        await client.send(Load(model="new"))
+        await listener.until(lambda e: isinstance(e, LoadProgress) and e.stage == "swap")
+        await client.send(submit("b", "count 2"))
+        await listener.token("a", 10)
+        await client.send(Abort("a"))
+        assert (await listener.finished("a")).reason == "aborted"
+        ready = await listener.first(Ready)
+        assert isinstance(ready, Ready)
+        assert ready.card.name == "new"
+        assert (await listener.finished("b")).reason == "end"
+    order = [e for e in listener.heard if isinstance(e, (Ready, Finished))]
+    assert [type(e).__name__ for e in order] == ["Ready", "Finished", "Ready", "Finished"]
+
+
+async def test_switches_survive_a_change_of_model():
+    async with scripted(Load(model="old")) as (client, listener):
+        await client.send(Configure(policy="static", delivery="buffered", prefix_cache=False))
+        await client.send(Load(model="new"))
+        await listener.until(lambda e: isinstance(e, Ready) and e.card.name == "new")
+        configured = await listener.until(lambda e: isinstance(e, Configured) and e.switches.policy == "static")
+    assert isinstance(configured, Configured)
+    assert (configured.switches.delivery, configured.switches.prefix_cache) == ("buffered", False)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "sentence"),
+    [
+        ("missing", "model", "There is no model called missing."),
+        ("huge", "memory", "There was not enough memory for loading huge."),
+        ("crash", "fault", "Loading crash failed with an unexpected RuntimeError."),
+    ],
+)
+async def test_a_model_that_can_not_be_loaded_leaves_the_old_one_serving(model, kind, sentence):
+    async with scripted(Load(model="old")) as (client, listener):
+        await client.send(Load(model=model))
+        failed = await listener.first(Failed)
+        await client.send(submit("a", "count 1"))
+        assert (await listener.finished("a")).reason == "end"
+    assert isinstance(failed, Failed)
+    assert (failed.kind, failed.message, failed.fatal) == (kind, sentence, False)
+
+
+def test_a_request_that_comes_while_the_first_model_loads_is_answered_by_it(pipe):
+    pipe.send(Hello(), Load(model="quick"), submit("a", "count 3"))
+    heard = up_to(pipe, Finished)
+    assert "".join(e.text for e in heard if isinstance(e, TextDelta)) == "1 2 3 "
+
+
+def test_without_a_model_requests_are_refused_and_can_be_aborted_while_one_comes(pipe):
+    pipe.send(Hello(), submit("a", "hi"))
+    events = pipe.events()
+    next(events)
+    rejected = next(events)
+    assert isinstance(rejected, Rejected)
+    assert rejected.message == "No model is loaded."
+    pipe.send(Load(model="slow"), submit("b", "hi", samples=2), Abort("b"), submit("c", "hi"), CancelLoad())
+    heard = [e for _, e in zip(range(4), (e for e in events if not isinstance(e, LoadProgress)), strict=False)]
+    assert [type(e).__name__ for e in heard] == ["Finished", "Finished", "Failed", "Rejected"]
+    assert isinstance(heard[3], Rejected)
+    assert heard[3].request == "c"
+
+
+def test_a_second_load_replaces_the_one_under_way(pipe):
+    pipe.send(Hello(), Load(model="slow"), Load(model="second"), submit("a", "count 1"))
+    heard = up_to(pipe, Finished)
+    assert [e.card.name for e in heard if isinstance(e, Ready)] == ["second"]
+
+
+def test_metrics_can_be_asked_for_without_a_model(pipe):
+    pipe.send(Hello(), Inspect(), Shutdown())
+    assert any(isinstance(e, Metrics) for e in pipe.events())
+
+
+def test_samples_of_one_request_each_get_their_own_end(pipe):
+    pipe.send(Hello(), Load(), Submit("a", text="count 2", samples=3))
+    ends = []
+    for event in pipe.events():
+        if isinstance(event, Finished):
+            ends.append(event.sample)
+            if len(ends) == 3:
+                break
+    assert sorted(ends) == [0, 1, 2]
