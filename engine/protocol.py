@@ -219,7 +219,7 @@ class SelfTest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The load-time comparison of our paged forward with plain eager attention."""
 
     passed: bool
-    max_difference: float  # of logits
+    max_difference: float  # worst row: RMS difference of logits in standard deviations
     tolerance: float
     reason: str = ""  # why not passed
 
