@@ -20,7 +20,7 @@ from .limits import Limits
 from .pool import Flash, PoolState
 from .request import RequestPhase, RequestState
 from .sample import Chunk, SampleState
-from .selection import Resolved, Selection, TokenAt, page_tokens, resolve
+from .selection import Resolved, Selection, TokenAt, page_tokens, resolve, selected_request
 from .timing import Clock, Shown, Timings, percentile
 
 __all__ = [
@@ -48,4 +48,5 @@ __all__ = [
     "page_tokens",
     "percentile",
     "resolve",
+    "selected_request",
 ]

@@ -174,20 +174,31 @@ class EngineState:
     def _prompt_rendered(self, event: PromptRendered, _: int) -> None:
         state = self._request(event.request)
         self._tokens -= len(state.prompt)
+        source = self.requests.get(event.source) if event.source and not event.tokens else None
+        if source is not None and source.rendered is not None:
+            # A fork tells only what differs: its prompt is its source's.
+            event = msgspec.structs.replace(event, tokens=source.prompt, text=source.rendered.text)
         if len(event.tokens) > self._room(len(event.tokens), event.request):
             event = msgspec.structs.replace(event, tokens=event.tokens[: self._room(0, event.request)])
         self._tokens += len(event.tokens)
         state.rendered = event
+        state.prompt_length = max(state.prompt_length, len(event.tokens))
         state.settings = event.settings
         state.source = event.source
         state.delivery = self.switches.delivery
+        sample = state.sample(0) if event.kept else None
+        if sample is not None:
+            kept = event.kept[: self._room(len(event.kept), event.request)]
+            self._tokens += sample.took_over(kept)
         self.timeline.version += 1
 
     def _step(self, event: Step, received_ns: int) -> None:
         self.lanes.add(event)
         self.pool.change(event.pages, event.pool, received_ns)
         for lane in event.lanes:
-            sample = self._request(lane.request).sample(lane.sample)
+            request = self._request(lane.request)
+            request.prompt_length = request.prompt_length or max(0, lane.prompt)
+            sample = request.sample(lane.sample)
             if sample is not None:
                 if not sample.admitted:
                     self.pool.admitted(lane.prompt, lane.cached)

@@ -17,7 +17,7 @@ class Limits:
     chunks: int = 1_024  # prefill chunks of one sample
     iterations: int = 2_048  # in the lane history
     finishes: int = 512  # finish times compared between the policies
-    measurements: int = 8_192  # of each timing
+    measurements: int = 2_048  # of each timing
     pages: int = 1_048_576  # where no model card tells the pool's size
     details: int = 64  # answers to Inspect(page)
     flashes: int = 4_096

@@ -28,6 +28,7 @@ class RequestState:
     version: int = 0
 
     rendered: PromptRendered | None = None
+    prompt_length: int = 0  # tokens; more than len(prompt) where the tokens themselves are not known
     samples: dict[int, SampleState] = dataclasses.field(default_factory=dict)
     settings: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     delivery: Delivery = "streamed"  # in force when its first text came, or when it was rendered
@@ -115,14 +116,14 @@ class RequestState:
     def length(self, sample: int = 0) -> int:
         """Tokens of prompt and reply, as far as events have told them."""
         state = self.samples.get(sample)
-        return len(self.prompt) + (state.generated if state else 0)
+        return self.prompt_length + (state.generated if state else 0)
 
     def token_at(self, sample: int, position: int) -> PromptToken | Sampled | None:
         """The token at a position of the sequence, None where it is not known."""
         if 0 <= position < len(self.prompt):
             return self.prompt[position]
         state = self.samples.get(sample)
-        index = position - len(self.prompt)
+        index = position - self.prompt_length
         if state is None or not 0 <= index < len(state.tokens):
             return None
         return state.tokens[index]

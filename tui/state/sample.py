@@ -44,6 +44,8 @@ class SampleState:
     tokens: list[Sampled | None] = dataclasses.field(default_factory=list)
     made: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     latest: Sampled | None = None
+    kept: int = 0  # a fork's leading tokens, taken over from its source and not drawn here
+    revised: int = 0  # tokens that came after later ones, or again
     not_kept: int = 0  # generated tokens beyond the limits
     text_cut: bool = False  # the text grew beyond the limits: its end is missing here
 
@@ -67,6 +69,7 @@ class SampleState:
     scheduled_ns: int = 0
     first_token_ns: int = 0
     finished_ns: int = 0
+    first_text_ns: int = 0  # of the first text
     first_received_ns: int = 0  # the UI's clock: first text
     last_received_ns: int = 0  # the UI's clock
     first_painted_ns: int = 0  # the UI's clock
@@ -106,14 +109,21 @@ class SampleState:
     def tokens_per_second(self) -> float:
         """Decode rate between the first and the newest token; 0 before there are two."""
         newest = self.latest
-        if newest is None or self.generated < 2 or newest.time_ns <= self.first_token_ns:
+        drawn = self.generated - self.kept
+        if newest is None or drawn < 2 or newest.time_ns <= self.first_token_ns:
             return 0.0
-        return (self.generated - 1) * 1e9 / (newest.time_ns - self.first_token_ns)
+        return (drawn - 1) * 1e9 / (newest.time_ns - self.first_token_ns)
 
     def intervals_ns(self, last: int = 256) -> list[int]:
         """Time between neighbouring tokens, newest `last` of them."""
-        times = [token.time_ns for token in self.tokens[-(last + 1) :] if token is not None]
+        first = max(self.kept, len(self.tokens) - last - 1)
+        times = [token.time_ns for token in self.tokens[first:] if token is not None]
         return [max(0, after - before) for before, after in itertools.pairwise(times)]
+
+    def first_decode_ns(self) -> int | None:
+        """Time from the first token drawn to the second; None: there is no second."""
+        times = [token.time_ns for token in self.tokens[self.kept : self.kept + 2] if token is not None]
+        return max(0, times[1] - times[0]) if len(times) == 2 else None
 
     # ------------------------------------------------------------------------------------------ from events
 
@@ -161,6 +171,7 @@ class SampleState:
         have = len(self.tokens)
         if 0 <= token.index < have:
             self.tokens[token.index] = token
+            self.revised += 1
             self.made[token.index] = made
             return 0
         grown = token.index + 1 - have
@@ -173,8 +184,18 @@ class SampleState:
         self.made.append(made)
         return grown
 
+    def took_over(self, tokens: tuple[Sampled, ...]) -> int:
+        """Take a fork's tokens from its source; returns by how many the kept tokens grew."""
+        if self.tokens:
+            return 0
+        self.tokens.extend(tokens)
+        self.made.extend([(-1, -1)] * len(tokens))
+        self.kept = len(tokens)
+        return len(tokens)
+
     def said(self, delta: TextDelta, received_ns: int) -> None:
         """Take text of the reply."""
+        self.first_text_ns = self.first_text_ns or delta.time_ns
         self.first_received_ns = self.first_received_ns or received_ns
         self.last_received_ns = received_ns
         if self._characters + len(delta.text) > self.limits.characters:

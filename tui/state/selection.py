@@ -84,7 +84,7 @@ class Resolved:
 def newest_position(request: RequestState, sample: int) -> int:
     """Position of the newest token that is known, -1: none."""
     state = request.samples.get(sample)
-    return len(request.prompt) + (len(state.tokens) if state else 0) - 1
+    return request.prompt_length + (len(state.tokens) if state else 0) - 1
 
 
 def selected_request(selection: Selection, state: EngineState) -> RequestState | None:
@@ -165,7 +165,7 @@ def _place(state: EngineState, sample: SampleState | None, position: int) -> tup
 def _made(request: RequestState, sample: SampleState | None, position: int) -> tuple[int, int]:
     if sample is None or position < 0:
         return -1, -1
-    index = position - len(request.prompt)
+    index = position - request.prompt_length
     if index >= 0:
         return sample.made[index] if index < len(sample.made) else (-1, -1)
     for chunk in sample.chunks:

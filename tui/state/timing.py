@@ -15,7 +15,10 @@ SAME_HOST_NS = 1_000_000_000
 
 def percentile(values: Iterable[float], percent: float) -> float:
     """Nearest-rank percentile: the smallest value that `percent` of all are not above. 0.0 for no values."""
-    ordered = sorted(values)
+    return _at(sorted(values), percent)
+
+
+def _at(ordered: list[float], percent: float) -> float:
     if not ordered:
         return 0.0
     rank = math.ceil(percent / 100 * len(ordered))
@@ -97,4 +100,4 @@ class Timings:
 
     def p50_p95(self, values: Iterable[float]) -> tuple[float, float]:
         ordered = sorted(values)
-        return percentile(ordered, 50), percentile(ordered, 95)
+        return _at(ordered, 50), _at(ordered, 95)

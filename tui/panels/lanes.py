@@ -1,0 +1,188 @@
+"""Batch lanes by iterations, the queue with its reasons, and the two policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from ...engine.protocol import Phase, Wait
+from ..state import FinishRecord, IterationRecord, LaneCell
+from .glyphs import shade
+from .line import Line, joined
+from .panel import Panel
+from .units import count, duration, percent
+
+MARKS: dict[Phase, str] = {"prefill": "▓", "decode": "▪", "recompute": "↻", "padding": "×"}
+IDLE = "·"
+LEGEND = ("░▒▓█ prefill, by chunk size", "▪ decode", "↻ recompute", "× padding", "· idle", "A enters")
+MOST_WAITS = 3
+MOST_ROWS = 8  # of the comparison
+
+
+class LanesPanel(Panel):
+    """One row a lane, one column an iteration, the newest at the right; a request's letter where it enters."""
+
+    TITLE = "lanes"
+    CAPABILITY = "lanes"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Lane up", show=False, id="lanes.up"),
+        Binding("down", "move(1)", "Lane down", show=False, id="lanes.down"),
+    ]
+
+    def depends_on(self) -> Hashable:
+        return (self.state.lanes.version, self.selection.version, len(self.state.requests))
+
+    def waiting(self) -> str:
+        return "" if self.state.lanes.records or self.state.lanes.waits else "no iteration yet"
+
+    # ------------------------------------------------------------------------------------------------- drawing
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        history = self.state.lanes
+        lanes = max(1, history.lanes_seen)
+        digits = len(str(lanes - 1))
+        now_width = 20 if width >= 56 else 0
+        columns = max(1, width - digits - 1 - (now_width + 1 if now_width else 0))
+        self._records = history.newest(columns)
+        self._left = digits + 1
+        self._by_lane = [{cell.lane: cell for cell in record.cells} for record in self._records]
+        chosen = self.current
+        rows = []
+        for lane in range(lanes):
+            line = Line().fit(str(lane), digits, "dim", right=True).add(" ")
+            for record, cells in zip(self._records, self._by_lane, strict=True):
+                text, style = self._cell(record, cells.get(lane), chosen.request if chosen else "")
+                line.add(text, style)
+            if now_width:
+                line.pad_to(width - now_width).add(self._now(lane), "dim")
+            rows.append(line)
+        self._lane_rows = len(rows)
+        if history.merged:
+            rows.append(Line(f"{count(history.merged)} iterations came in sum only, without their lanes", "dim"))
+        rows += self._waits(history.waits)
+        rows += self._comparison(width)
+        return rows
+
+    def _cell(self, record: IterationRecord, cell: LaneCell | None, chosen: str) -> tuple[str, str]:
+        if cell is None:
+            return IDLE, "dim"
+        request = self.state.requests.get(cell.request)
+        style = f"request:{request.number}" if request else "dim"
+        if cell.request == chosen:
+            style += " strong"
+        if cell.phase == "padding":
+            return MARKS["padding"], "bad" if cell.request != chosen else "bad strong"
+        if cell.admitted:
+            return self.state.letter_of(cell.request), style
+        if cell.phase == "prefill":
+            return shade(cell.count / max(1, self.state.switches.token_budget)), style
+        return MARKS[cell.phase], style
+
+    def _now(self, lane: int) -> str:
+        """What a lane did in the newest iteration, in words and numbers."""
+        cell = self._by_lane[-1].get(lane) if self._by_lane else None
+        if cell is None:
+            return "idle"
+        letter = self.state.letter_of(cell.request)
+        what = f"{letter} {cell.phase}"
+        return what if cell.phase in ("decode", "padding") else f"{what} {cell.count}@{cell.start}"
+
+    def _waits(self, waits: tuple[Wait, ...]) -> list[Line]:
+        rows = []
+        for wait in waits[:MOST_WAITS]:
+            request = self.state.requests.get(wait.request)
+            line = Line("waits ", "warn").add(
+                self.state.letter_of(wait.request), f"request:{request.number}" if request else ""
+            )
+            line.add(f": {wait.reason}")
+            if wait.overtaken:
+                line.add(f" (overtaken {wait.overtaken} times)", "dim")
+            rows.append(line)
+        if len(waits) > MOST_WAITS:
+            rows.append(Line(f"and {count(len(waits) - MOST_WAITS)} more wait", "warn"))
+        return rows
+
+    def _comparison(self, width: int) -> list[Line]:
+        """Finish times under both policies; the rows that both have come first."""
+        history = self.state.lanes
+        table = history.compare()
+        if not table:
+            return []
+        both = [row for row in table if row[1] and row[2]]
+        shown = (both or table)[:MOST_ROWS]
+        first = max(6, min(16, width - 24))
+        rows = [
+            Line()
+            .fit("finished after", first, "dim")
+            .fit("continuous", 12, "dim", right=True)
+            .fit("static", 12, "dim", right=True)
+        ]
+        for label, continuous, static in reversed(shown):
+            rows.append(Line().fit(label, first).add(_time(continuous)).add(_time(static)))
+        if both:
+            chosen = [record for row in both for record in row[1:] if record]
+            a, b = history.summary("continuous", chosen), history.summary("static", chosen)
+            if a and b:
+                for name, left, right in (("p50", a.p50_ns, b.p50_ns), ("last", a.last_ns, b.last_ns)):
+                    rows.append(
+                        Line()
+                        .fit(name, first, "strong")
+                        .fit(duration(left), 12, "strong", right=True)
+                        .fit(duration(right), 12, "strong", right=True)
+                    )
+        else:
+            rows.append(Line("run the same traffic under the other policy to compare", "dim"))
+        return rows
+
+    def pinned(self, width: int, height: int) -> list[Line]:
+        return [joined(LEGEND, width, "dim", "  ")] if height >= self._lane_rows + 3 else []
+
+    def titles(self) -> tuple[str, str]:
+        history = self.state.lanes
+        parts = [history.records[-1].policy if history.records else self.state.switches.policy]
+        share = history.useful_share()
+        if share is not None:
+            parts.append(f"{percent(share)} useful")
+        if history.records:
+            parts.append(f"step {count(history.records[-1].iteration)}")
+        return self.TITLE, " · ".join(parts)
+
+    # ------------------------------------------------------------------------------------------------- choosing
+
+    def clicked(self, x: int, y: int) -> None:
+        column = x - self._left
+        if y >= self._lane_rows or not 0 <= column < len(self._by_lane):
+            return
+        cell = self._by_lane[column].get(y)
+        if cell is not None:
+            self._choose(cell, self._records[column].iteration)
+
+    def _choose(self, cell: LaneCell, iteration: int) -> None:
+        """Go to the token that a lane drew in an iteration, or to the last position it computed."""
+        request = self.state.requests.get(cell.request)
+        if request is None:
+            return
+        sample = request.samples.get(cell.sample)
+        position = cell.start + cell.count - 1
+        if sample is not None and (iteration, cell.lane) in sample.made:
+            position = request.prompt_length + sample.made.index((iteration, cell.lane))
+        self.selection.select_token(cell.request, cell.sample, position)
+        self.selected()
+
+    def action_move(self, by: int) -> None:
+        """Select what the lane above or below does now."""
+        if not self._sentence and self._by_lane:
+            newest = self._by_lane[-1]
+            order = sorted(newest)
+            chosen = self.current
+            at = next((i for i, lane in enumerate(order) if chosen and newest[lane].request == chosen.request), None)
+            if order:
+                target = order[0] if at is None else order[min(max(0, at + by), len(order) - 1)]
+                self.selection.select_request(newest[target].request, newest[target].sample)
+                self.selected()
+
+
+def _time(record: FinishRecord | None) -> str:
+    return (duration(record.total_ns) if record else "—").rjust(12)

@@ -1,0 +1,78 @@
+"""One row of a panel: text in named styles, and the border that no control character passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from ..printable import printable
+
+MORE = "…"
+Look = Callable[[str], Style]
+
+
+class Line:
+    """Text in named styles, left to right. A style is a space-separated list of names that `Panel.look` knows."""
+
+    __slots__ = ("parts", "width")
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self.parts: list[tuple[str, str]] = []
+        self.width = 0  # cells
+        if text:
+            self.add(text, style)
+
+    def add(self, text: str, style: str = "") -> Line:
+        """Append text; control characters become visible pictures, whoever forgot them before."""
+        if not text:
+            return self
+        if not text.isascii() or not text.isprintable():
+            text = text if text.isprintable() else printable(text).replace("\n", "⏎").replace("\t", "␉")
+            self.width += cell_len(text)
+        else:
+            self.width += len(text)
+        self.parts.append((text, style))
+        return self
+
+    def fit(self, text: str, width: int, style: str = "", right: bool = False) -> Line:
+        """Append text cropped or padded to exactly `width` cells."""
+        if width <= 0:
+            return self
+        missing = width - cell_len(text)
+        if missing < 0:
+            text = set_cell_size(text, width - 1) + MORE if width > 1 else set_cell_size(text, 1)
+        elif right:
+            text = " " * missing + text
+        else:
+            text = text + " " * missing
+        return self.add(text, style)
+
+    def pad_to(self, column: int, style: str = "") -> Line:
+        """Append spaces until the row is `column` cells wide."""
+        return self.add(" " * (column - self.width), style)
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.parts)
+
+    def strip(self, width: int, look: Look) -> Strip:
+        """The row as exactly `width` cells."""
+        strip = Strip([Segment(text, look(style)) for text, style in self.parts], self.width)
+        return strip.adjust_cell_length(width, look(""))
+
+
+def joined(parts: Iterable[str], width: int, style: str = "", between: str = " · ") -> Line:
+    """As many parts as fit whole, in order, and "…" for the rest; the first one is always there, cut if need be."""
+    waiting = list(parts)
+    line = Line()
+    for at, part in enumerate(waiting):
+        text = (between if line.parts else "") + part
+        last = at == len(waiting) - 1
+        if line.parts and line.width + cell_len(text) + (0 if last else 2) > width:
+            return line.add(f" {MORE}", style) if line.width + 2 <= width else line
+        line.add(text, style)
+    return line

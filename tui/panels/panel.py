@@ -1,0 +1,283 @@
+"""The base of all panels: one Line-API widget, drawn from state, repainted only when visible and changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from typing import ClassVar
+
+from rich.style import Style
+from textual.color import Color, ColorParseError
+from textual.content import Content
+from textual.events import Click, Resize, Show
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ..state import EngineState, RequestState, Resolved, Selection, resolve, selected_request
+from .line import Line
+from .messages import SelectionChanged
+
+MIN_INTERVAL_NS = 60_000_000  # at most 15 repaints a second, with some slack for the timer that polls
+PALETTE = 8
+FALLBACK_PALETTE = ("text-primary", "text-success", "text-warning", "text-error", "text-secondary", "text-accent")
+
+
+class Panel(ScrollView, can_focus=True):
+    """Draws `state` as rows of text.
+
+    A panel says what it depends on (`depends_on`) and draws rows (`draw`), or, if it can have very many, measures
+    them (`measure`) and draws the visible ones (`row`). `pinned` rows stay at the bottom while the rest scrolls.
+    The app polls `refresh_if_changed` of all panels from one timer.
+    """
+
+    TITLE: ClassVar[str] = ""
+    CAPABILITY: ClassVar[str] = ""  # without it in the model card, the panel says why it is empty
+    SCROLLS: ClassVar[bool] = True  # False: rows that do not fit are cut
+
+    COMPONENT_CLASSES = {
+        "panel--dim",
+        "panel--strong",
+        "panel--accent",
+        "panel--good",
+        "panel--warn",
+        "panel--bad",
+        "panel--cursor",
+        "panel--mark",
+        "panel--system",
+        "panel--user",
+        "panel--assistant",
+        "panel--tool",
+        "panel--control",
+        "panel--raw",
+    }
+
+    DEFAULT_CSS = """
+    Panel {
+        border: round $border-blurred;
+        border-title-color: $text;
+        border-subtitle-color: $text-muted;
+        scrollbar-size-vertical: 1;
+        overflow-x: hidden;
+        overflow-y: auto;
+        height: 1fr;
+        min-height: 1;
+    }
+    Panel:focus { border: round $border; }
+    Panel > .panel--dim { color: $text-muted; }
+    Panel > .panel--strong { text-style: bold; }
+    Panel > .panel--accent { color: $text-accent; }
+    Panel > .panel--good { color: $text-success; }
+    Panel > .panel--warn { color: $text-warning; }
+    Panel > .panel--bad { color: $text-error; }
+    Panel > .panel--cursor { text-style: reverse bold; }
+    Panel > .panel--mark { text-style: underline; }
+    Panel > .panel--system { color: $text-warning; }
+    Panel > .panel--user { color: $text-primary; }
+    Panel > .panel--assistant { color: $text-success; }
+    Panel > .panel--tool { color: $text-accent; }
+    Panel > .panel--control { color: $text-secondary; text-style: italic; }
+    Panel > .panel--raw { color: $text; }
+    """
+
+    def __init__(
+        self, state: EngineState, selection: Selection, *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.state = state
+        self.selection = selection
+        self._drawn: Hashable = None
+        self._drawn_ns = 0
+        self._lines: list[Line] = []
+        self._rows = 0
+        self._pinned: list[Line] = []
+        self._looks: dict[str, Style] = {}
+        self._titles: tuple[str, str] = ("", "")
+        if self.TITLE:
+            self.border_title = Content(self.TITLE)
+
+    # ------------------------------------------------------------------------------- what a panel says of itself
+
+    def depends_on(self) -> Hashable:
+        """Versions and settings that the drawing is made from: equal means nothing to repaint."""
+        return (self.state.version, self.selection.version)
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        """All rows, for a content area of this size."""
+        return []
+
+    def measure(self, width: int, height: int) -> int:
+        """Lay out for a content area of this size; returns the number of rows that scroll."""
+        self._lines = self.draw(width, height)
+        return len(self._lines)
+
+    def row(self, y: int, width: int) -> Line:
+        """One row of the layout made by `measure`."""
+        return self._lines[y] if y < len(self._lines) else Line()
+
+    def pinned(self, width: int, height: int) -> list[Line]:
+        """Rows that stay at the bottom; called after `measure`."""
+        return []
+
+    def titles(self) -> tuple[str, str]:
+        """Border title and subtitle, plain text."""
+        return self.TITLE, ""
+
+    def waiting(self) -> str:
+        """A sentence to show instead of everything else, where there is nothing to draw yet; empty: draw."""
+        return "" if self.state.requests else "no request yet"
+
+    def clicked(self, x: int, y: int) -> None:
+        """The mouse was pressed on column `x` of row `y` of the layout (not of a pinned row)."""
+
+    # ---------------------------------------------------------------------------------------------- repainting
+
+    def refresh_if_changed(self, now_ns: int | None = None) -> bool:
+        """Repaint if visible, changed, and the last repaint is a fifteenth of a second ago; says whether it did."""
+        now = time.monotonic_ns() if now_ns is None else now_ns
+        if now - self._drawn_ns < MIN_INTERVAL_NS or not self._shows():
+            return False
+        depends = self.depends_on()
+        if depends == self._drawn:
+            return False
+        self._drawn_ns = now
+        self.repaint(depends)
+        return True
+
+    def repaint(self, depends: Hashable = None) -> None:
+        """Lay out and paint now."""
+        self._drawn = self.depends_on() if depends is None else depends
+        width, height = self.area
+        sentence = self.state.lacks(self.CAPABILITY) if self.CAPABILITY else ""
+        sentence = sentence or self.waiting()
+        if sentence:
+            self._lines = [Line(part, "dim") for part in wrap(sentence, width)]
+            self._rows, self._pinned = len(self._lines), []
+        else:
+            self._rows = self.measure(width, height)
+            self._pinned = self.pinned(width, height)[: max(0, height - 1)]
+        self._sentence = bool(sentence)
+        rows = self._rows + len(self._pinned)
+        wanted = Size(width, rows if self.SCROLLS else min(rows, height))
+        if wanted != self.virtual_size:
+            self.virtual_size = wanted
+        titles = (self.TITLE, "") if sentence else self.titles()
+        if titles != self._titles:
+            self._titles = titles
+            self.border_title = Content(clean(titles[0])) if titles[0] else None
+            self.border_subtitle = Content(clean(titles[1])) if titles[1] else None
+        self.refresh()
+
+    def _shows(self) -> bool:
+        return self.is_attached and self.display and self.size.area > 0 and self.is_on_screen
+
+    @property
+    def area(self) -> Size:
+        """The content area, without border and scrollbar."""
+        return self.scrollable_content_region.size
+
+    def on_resize(self, event: Resize) -> None:
+        self.repaint()
+
+    def on_show(self, event: Show) -> None:
+        self.repaint()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._looks.clear()
+
+    def render_line(self, y: int) -> Strip:
+        width, height = self.area
+        top = height - len(self._pinned)
+        if y >= top > 0:
+            line = self._pinned[y - top]
+        else:
+            at = self.scroll_offset.y + y
+            line = Line() if at >= self._rows else self._lines[at] if self._sentence else self.row(at, width)
+        return line.strip(width, self.look)
+
+    _sentence = True
+    _left_at = 0  # where `keep_visible` scrolled to
+
+    # -------------------------------------------------------------------------------------------------- styles
+
+    def look(self, style: str) -> Style:
+        """The style of space-separated names: a component class without "panel--", or "request:N"."""
+        found = self._looks.get(style)
+        if found is None:
+            found = self.rich_style
+            for name in style.split():
+                if name.startswith("request:"):
+                    found += self._request_style(int(name[8:]))
+                else:
+                    found += self.get_component_rich_style(f"panel--{name}", partial=True)
+            self._looks[style] = found
+        return found
+
+    def _request_style(self, number: int) -> Style:
+        variables = self.app.theme_variables
+        own = [variables[name] for i in range(1, PALETTE + 1) if (name := f"request-{i}") in variables]
+        palette = own or [variables[name] for name in FALLBACK_PALETTE if name in variables]
+        if not palette:
+            return Style()
+        try:
+            return Style.from_color(Color.parse(palette[number % len(palette)]).rich_color)
+        except ColorParseError:
+            return Style()
+
+    # ----------------------------------------------------------------------------------------------- selection
+
+    def resolved(self) -> Resolved:
+        return resolve(self.selection, self.state)
+
+    @property
+    def current(self) -> RequestState | None:
+        return selected_request(self.selection, self.state)
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None or self._sentence or offset.y >= self.area.height - len(self._pinned):
+            return
+        y = offset.y + self.scroll_offset.y
+        if y < self._rows:
+            self.clicked(offset.x, y)
+
+    def selected(self) -> None:
+        """Say that the selection was changed here, and show it at once."""
+        self.post_message(SelectionChanged())
+        self.repaint()
+
+    def keep_visible(self, y: int, rows: int = 1, following: bool = False) -> None:
+        """Scroll as little as needed so that rows [y, y + rows) show.
+
+        While `following` the newest, a reader who scrolled away is left in peace until back at the end.
+        """
+        height = self.area.height - len(self._pinned)
+        top = round(self.scroll_offset.y)
+        if following and top != self._left_at and not self.is_vertical_scroll_end:
+            return
+        if y < top:
+            top = y
+        elif y + rows > top + height:
+            top = y + rows - height
+        self._left_at = max(0, min(top, round(self.max_scroll_y)))
+        self.scroll_to(y=self._left_at, animate=False, force=True)
+
+
+def clean(text: str) -> str:
+    """Text for a border title: one line, nothing that a terminal obeys."""
+    return Line(text).text
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Text in rows of at most `width` characters, broken at spaces where there are any."""
+    rows: list[str] = []
+    rest = clean(text)
+    while rest and width > 0:
+        cut = len(rest)
+        if cut > width:
+            cut = rest.rfind(" ", 1, width + 1)
+            cut = width if cut < 1 else cut
+        rows.append(rest[:cut])
+        rest = rest[cut:].lstrip(" ")
+    return rows

@@ -1,0 +1,62 @@
+"""A request's life as seven stages with their times, for the lifecycle strip and the timeline."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..state import RequestState, SampleState
+
+NAMES = ("template", "tokenize", "queue", "prefill", "decode", "sample", "stream")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage. `ns` None: no time is known (yet); `lit`: it runs now; `done`: it is over."""
+
+    name: str
+    ns: int | None
+    lit: bool
+    done: bool
+
+
+def stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
+    """The seven stages in order.
+
+    Template, tokenize, queue and prefill are spans of time; decode and sample are sums over the iterations the
+    sample took part in (other lanes may have shared them); stream is the way of the newest text from the engine's
+    time stamp to this process.
+    """
+    rendered = request.rendered
+    phase = request.phase
+    over = phase in ("finished", "rejected", "failed")
+    queue = prefill = decode = drawing = stream = None
+    began = spoke = False
+    if sample is not None:
+        began, spoke = sample.scheduled_ns > 0, sample.first_token_ns > 0
+        if began:
+            since = sample.queued_ns or (rendered.rendered_ns if rendered else 0) or sample.scheduled_ns
+            queue = max(0, sample.scheduled_ns - since)
+            prefill = max(0, sample.first_token_ns - sample.scheduled_ns) if spoke else sample.prefill_ns
+        if spoke:
+            decode, drawing = sample.decode_ns, sample.sample_ns
+        if sample.first_received_ns:
+            stream = sample.transport_ns
+        over = over or sample.finished is not None
+    running = began and not over
+    received = sample is not None and sample.first_received_ns > 0
+    return [
+        Stage("template", rendered.template_ns if rendered else None, phase == "new", rendered is not None),
+        Stage("tokenize", rendered.tokenize_ns if rendered else None, False, rendered is not None),
+        Stage("queue", queue, not over and (phase == "queued" or (rendered is not None and not began)), began),
+        Stage("prefill", prefill, running and not spoke, spoke),
+        Stage("decode", decode, running and spoke, spoke and over),
+        Stage("sample", drawing, running and spoke, spoke and over),
+        Stage("stream", stream, running and received, received and over),
+    ]
+
+
+def ttft_ns(request: RequestState, sample: SampleState | None) -> int | None:
+    """Submission to first token, in the engine; None: not there yet."""
+    if sample is None or not sample.first_token_ns or not request.submitted_ns:
+        return None
+    return max(0, sample.first_token_ns - request.submitted_ns)

@@ -1,0 +1,101 @@
+"""The prefill triangle: which query looked at which key, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ..state import SampleState
+from .line import Line, joined
+from .panel import Panel
+from .triangle_grid import Cell, TriangleGrid
+from .units import count, duration, rate
+
+STYLES = {"future": "dim", "spared": "accent", "reused": "accent", "pending": "dim"}
+LEGEND = ("█▓ computed", "░ spared by the prefix cache", "▒ read from it", "· to come", "╲ the future")
+
+
+class TrianglePanel(Panel):
+    """Rows are queries, columns keys. What a token may not see is crossed out; what the cache spared is light."""
+
+    TITLE = "prefill triangle"
+    CAPABILITY = "prefill"
+    SCROLLS = False
+
+    def depends_on(self) -> Hashable:
+        request = self.current
+        found = self.selection
+        if request is None:
+            return None
+        sample = request.samples.get(found.sample)
+        # Decoding does not change the triangle: only chunks do.
+        return (request.request, id(request.rendered), found.sample, sample and (len(sample.chunks), sample.cached))
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        found = self.resolved()
+        self._sample = found.sample
+        self._name = found.request.name if found.request else ""
+        length = found.request.prompt_length if found.request else 0
+        self._length = length
+        if not length:
+            return [Line("the prompt is not known yet", "dim")]
+        facts = self._facts(length, found.sample, width)
+        legend = [joined(LEGEND, width, "dim", "  ")] if height >= min(16, length + 3) and height >= 6 else []
+        room = height - len(facts) - len(legend) if height > len(facts) + 2 else height
+        gutter = len(count(length)) + 1 if width >= 24 else 0
+        grid = TriangleGrid(
+            length,
+            found.sample.cached if found.sample else 0,
+            found.sample.chunks if found.sample else (),
+            width - gutter,
+            room,
+        )
+        rows = [self._row(grid, row, gutter) for row in range(grid.rows)]
+        return rows + (facts if room < height else []) + legend
+
+    def _row(self, grid: TriangleGrid, row: int, gutter: int) -> Line:
+        positions = grid.positions(row)
+        starts = {chunk.start for chunk in grid.chunks} | {0, grid.cached}
+        mark = next((start for start in sorted(starts) if start in positions), None)
+        line = Line().fit("" if mark is None else f"{count(mark)} ", gutter, "dim", right=True)
+        # Neighbours of one look are one piece: a row of 150 cells is a handful of segments.
+        text, style = "", ""
+        for cell in grid.row(row):
+            look = _style(cell)
+            if look != style:
+                line.add(text, style)
+                text, style = "", look
+            text += cell.text
+        return line.add(text, style)
+
+    def _facts(self, length: int, sample: SampleState | None, width: int) -> list[Line]:
+        if sample is None or not sample.chunks:
+            return [Line(f"{count(length)} positions, none computed yet", "dim")]
+        done = sum(min(chunk.end, length) - chunk.start for chunk in sample.chunks if chunk.start < length)
+        took = sum(chunk.took_ns for chunk in sample.chunks)
+        parts = [f"computed {count(done)} of {count(length)} positions"]
+        if sample.cached:
+            parts.append(f"spared {count(sample.cached)}")
+        parts.append(f"{count(len(sample.chunks))} chunk{'s' if len(sample.chunks) > 1 else ''}")
+        if took:
+            parts += [f"{duration(took)} in the model", f"{rate(done * 1e9 / took)} tok/s"]
+        rows = [joined(parts, width)]
+        last = sample.chunks[-1]
+        pairs = sum(_pairs(chunk.start, min(chunk.end, length)) for chunk in sample.chunks if chunk.start < length)
+        parts = [f"last chunk {count(last.start)}–{count(last.end - 1)}", f"step {count(last.iteration)}"]
+        parts += [f"lane {last.lane}", f"{count(pairs)} query-key pairs (derived)"]
+        rows.append(joined(parts, width, "dim"))
+        return rows
+
+    def titles(self) -> tuple[str, str]:
+        return self.TITLE, f"{self._name} · {count(self._length)} × {count(self._length)}" if self._length else ""
+
+
+def _style(cell: Cell) -> str:
+    if cell.kind == "computed":
+        return "assistant" if cell.chunk % 2 else "user"
+    return STYLES[cell.kind]
+
+
+def _pairs(start: int, end: int) -> int:
+    """Query-key pairs of causal attention for queries [start, end)."""
+    return (end * (end + 1) - start * (start + 1)) // 2
