@@ -66,7 +66,7 @@ def _convert(header: Header, sha256: str, watch: Watch, name: str, source: str, 
     watch.tell("convert", note=f"reading {header.path.name}")
     architecture = architectures.find(header)
     config = architectures.config(architecture, header)
-    tensors = architectures.tensors(architecture, header)
+    tensors = architectures.tensors(architecture, header, config)
     config["dtype"] = weights.DTYPES[max((t.dtype for t in tensors), key=["F16", "BF16", "F32"].index)]
     needed = weights.file_size(tensors) + _TOKENIZER_SPARE
     target = converted_folder(sha256)

@@ -207,7 +207,7 @@ class _Reader:
         self._need(layout.size)
         (value,) = layout.unpack_from(self.data, self.at)
         self.at += layout.size
-        return value
+        return _shortest(value) if code == "f" else value
 
     def _need(self, count: int) -> None:
         if self.at + count > self.size:
@@ -215,6 +215,15 @@ class _Reader:
 
     def _broken(self, why: str) -> ModelError:
         return ModelError(f"{self.path}: the GGUF header is broken: {why}.", "Fetch the file again.")
+
+
+def _shortest(value: float) -> float:
+    """The shortest decimal with the same float32: 1e-05, not 9.999999747378752e-06."""
+    for digits in range(6, 9):
+        short = float(f"{value:.{digits}g}")
+        if _LAYOUTS["f"].pack(short) == _LAYOUTS["f"].pack(value):
+            return short
+    return value
 
 
 _LAYOUTS = {code: struct.Struct(f"<{code}") for code in _SCALARS.values()}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from .gguf_header import Header
-from .pretokenizers import SPLITS
+from .pretokenizers import SPLITS, Split
+from .sentencepiece import sentencepiece
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -24,42 +25,46 @@ def build_tokenizer(header: Header) -> tuple[Tokenizer, dict[str, Any]]:
     vocabulary kind or a pre-tokenizer that is not known here.
     """
     kind = header.require("tokenizer.ggml.model")
+    tokens = header.require("tokenizer.ggml.tokens")
     if kind == "gpt2":
-        tokenizer = _byte_level(header)
-        adds_bos = SPLITS[header.get("tokenizer.ggml.pre")].adds_bos
+        tokenizer, adds_bos = _byte_level(header, _numbered(header, tokens))
+    elif kind == "llama":
+        tokenizer, adds_bos = sentencepiece(header, _numbered(header, tokens)), True
     else:
         raise ModelError(
-            f"{header.path}: the tokenizer kind {kind} is not supported (supported: gpt2).",
+            f"{header.path}: the tokenizer kind {kind} is not supported (supported: gpt2, llama).",
             "Take the model as a safetensors folder, with its tokenizer.json.",
         )
-    tokens = header.require("tokenizer.ggml.tokens")
-    _add_special(tokenizer, header, tokens)
+    _add_tokens(tokenizer, header, tokens)
     config = _config(header, tokens, header.get("tokenizer.ggml.add_bos_token", adds_bos))
     _add_template(tokenizer, config, tokens)
     return tokenizer, config
 
 
-def _byte_level(header: Header) -> Tokenizer:
+def _byte_level(header: Header, vocabulary: dict[str, int]) -> tuple[Tokenizer, bool]:
+    """The tokenizer, and whether it begins a text with BOS where the file does not say."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    name = header.get("tokenizer.ggml.pre")
-    if name not in SPLITS:
-        raise ModelError(
-            f"{header.path}: the pre-tokenizer {name!r} is not known here, so its token ids can't be trusted "
-            f"(known: {', '.join(SPLITS)}).",
-            "Take the model as a safetensors folder, with its tokenizer.json.",
-        )
-    split = SPLITS[name]
-    tokens = header.require("tokenizer.ggml.tokens")
+    split = _split(header)
     merges = [_pair(merge) for merge in header.require("tokenizer.ggml.merges")]
-    model = models.BPE(vocab=_numbered(header, tokens), merges=merges, ignore_merges=split.ignore_merges)
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=split.ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in split.patterns]
         + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+    return tokenizer, split.adds_bos
+
+
+def _split(header: Header) -> Split:
+    name = header.get("tokenizer.ggml.pre")
+    if name in SPLITS:
+        return SPLITS[name]
+    named = f"the pre-tokenizer {name!r} is not known here" if name else "the file does not name its pre-tokenizer"
+    raise ModelError(
+        f"{header.path}: {named}, so its token ids can't be trusted (known: {', '.join(SPLITS)}).",
+        "Take a newer conversion of the model, or its safetensors folder with tokenizer.json.",
+    )
 
 
 def _pair(merge: str) -> tuple[str, str]:
@@ -76,7 +81,7 @@ def _numbered(header: Header, tokens: list[str]) -> dict[str, int]:
     return vocabulary
 
 
-def _add_special(tokenizer: Tokenizer, header: Header, tokens: list[str]) -> None:
+def _add_tokens(tokenizer: Tokenizer, header: Header, tokens: list[str]) -> None:
     from tokenizers import AddedToken
 
     kinds = header.get("tokenizer.ggml.token_type") or (NORMAL,) * len(tokens)

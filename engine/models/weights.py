@@ -92,7 +92,8 @@ def _head(tensors: list[Stored]) -> bytes:
 def _values(tensor: Stored, data: mmap.mmap) -> Iterator[np.ndarray]:
     """The values of `tensor` in its stored type, as contiguous [rows, columns] pieces."""
     info = tensor.source
-    columns = info.shape[-1]
+    # A vector whose entries move is a column, so that each entry is a row.
+    columns = 1 if tensor.order is not None and len(info.shape) == 1 else info.shape[-1]
     rows = math.prod(info.shape) // columns
     # A copy of each piece, not a view: a view would keep the map open.
     width = info.size // rows
