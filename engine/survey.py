@@ -114,7 +114,6 @@ class HostSurvey:
         chunk = -(-vocabulary // -(-vocabulary // CHUNK))
         scaled, weights = torch.zeros(padded), torch.zeros(padded)  # what lies past the vocabulary stays 0
         self._chunks = list(zip(scaled[:vocabulary].split(chunk), weights[:vocabulary].split(chunk), strict=True))
-        self._differences = np.empty(vocabulary, dtype=np.float32)
         self._scaled = scaled.numpy()[:vocabulary]
         self._scaled_blocks = scaled.numpy().reshape(-1, DOT)
         self._weight_blocks = weights.numpy().reshape(-1, DOT)
@@ -143,18 +142,21 @@ class HostSurvey:
 
     def _masses(self, logits: NDArray[np.float32], top: float, temperatures: tuple[float, ...]) -> dict[float, Mass]:
         masses: dict[float, Mass] = {}
-        if not temperatures:
-            return masses
-        np.subtract(logits, np.float32(top), out=self._differences)
-        lowest = float(self._differences.min())
+        fresh, lowest = False, 0.0
         for temperature in temperatures:
+            if not fresh:
+                np.subtract(logits, np.float32(top), out=self._scaled)
+                lowest = float(self._scaled.min())
             factor = 1.0 / min(max(temperature, COLDEST), HOTTEST)
-            np.multiply(self._differences, np.float32(factor), out=self._scaled)
+            if factor != 1.0:
+                np.multiply(self._scaled, np.float32(factor), out=self._scaled)
+            deep = lowest * factor < FLOOR
             for scaled, weights in self._chunks:
-                if lowest * factor < FLOOR:
+                if deep:
                     scaled.clamp_(min=FLOOR)
                 torch.exp(scaled, out=weights)
             total = float(np.vecdot(self._weight_blocks, self._ones).sum())
             weighted = float(np.vecdot(self._weight_blocks, self._scaled_blocks).sum())
             masses[temperature] = Mass(total, weighted)
+            fresh = factor == 1.0 and not deep
         return masses
