@@ -6,22 +6,28 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-from cutaway.engine.protocol import Event, TextDelta
+from cutaway.engine.protocol import Event, Step, TextDelta
 from cutaway.tui.panels import ForkRequested, InspectRequested, Panel, SelectionChanged
 from cutaway.tui.state import EngineState, Limits, Selection
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.strip import Strip
 
+from .hand_events import MS
+
 P = TypeVar("P", bound=Panel)
 
 
 def told(events: Iterable[Event], limits: Limits | None = None) -> EngineState:
-    """A state that has taken these events; every text came in 1 ms after its time stamp."""
+    """A state that has taken these events, each of them 1 ms after it happened."""
     state = EngineState(limits)
+    at = 1_000 * MS
     for event in events:
-        at = event.time_ns + 1_000_000 if isinstance(event, TextDelta) else getattr(event, "clock_ns", 0)
-        state.apply(event, at or 1_000_000_000)
+        if isinstance(event, TextDelta):
+            at = event.time_ns + MS
+        elif isinstance(event, Step):
+            at = event.started_ns + 11 * MS
+        state.apply(event, at)
     return state
 
 
@@ -54,7 +60,7 @@ class Host(App[None], Generic[P]):
         region = self.panel.content_region
         return [strip.text[region.x : region.right].rstrip() for strip in self.strips()[region.y : region.bottom]]
 
-    def title(self) -> str:
+    def borders(self) -> str:
         """The border's top and bottom rows."""
         strips = self.strips()
         return strips[0].text + strips[-1].text

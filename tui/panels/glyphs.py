@@ -13,7 +13,7 @@ SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 def ramp(share: float) -> str:
     """One of eight heights for 0 to 1."""
-    return RAMP[min(7, max(0, int(share * 8)))] if math.isfinite(share) else RAMP[7]
+    return RAMP[min(7, max(0, math.ceil(share * 8) - 1))] if math.isfinite(share) else RAMP[7]
 
 
 def shade(share: float) -> str:
@@ -40,4 +40,4 @@ def sparkline(values: Sequence[float], width: int, top: float | None = None) -> 
     highest = max(shown, default=0.0) if top is None else top
     if highest <= 0:
         return RAMP[0] * len(shown)
-    return "".join(ramp(value / highest * 0.999) for value in shown)
+    return "".join(ramp(value / highest) for value in shown)

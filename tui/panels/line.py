@@ -15,6 +15,11 @@ MORE = "…"
 Look = Callable[[str], Style]
 
 
+def safe(text: str) -> str:
+    """Text on one line, with nothing in it that a terminal obeys."""
+    return text if text.isprintable() else printable(text).replace("\n", "⏎").replace("\t", "␉")
+
+
 class Line:
     """Text in named styles, left to right. A style is a space-separated list of names that `Panel.look` knows."""
 
@@ -28,20 +33,17 @@ class Line:
 
     def add(self, text: str, style: str = "") -> Line:
         """Append text; control characters become visible pictures, whoever forgot them before."""
-        if not text:
-            return self
-        if not text.isascii() or not text.isprintable():
-            text = text if text.isprintable() else printable(text).replace("\n", "⏎").replace("\t", "␉")
-            self.width += cell_len(text)
-        else:
-            self.width += len(text)
-        self.parts.append((text, style))
+        if text:
+            text = safe(text)
+            self.width += len(text) if text.isascii() else cell_len(text)
+            self.parts.append((text, style))
         return self
 
     def fit(self, text: str, width: int, style: str = "", right: bool = False) -> Line:
         """Append text cropped or padded to exactly `width` cells."""
         if width <= 0:
             return self
+        text = safe(text)
         missing = width - cell_len(text)
         if missing < 0:
             text = set_cell_size(text, width - 1) + MORE if width > 1 else set_cell_size(text, 1)

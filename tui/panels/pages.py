@@ -87,7 +87,7 @@ class PagesPanel(Panel):
         if change.refs > 1:
             return superscript(change.refs), look
         if 0 <= change.fill < self.state.pool.page_size:
-            return ramp(change.fill / self.state.pool.page_size), look
+            return ramp(min(7 / 8, change.fill / self.state.pool.page_size)), look
         return (request.letter if request else "?"), look
 
     def pinned(self, width: int, height: int) -> list[Line]:

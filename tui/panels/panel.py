@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..state import EngineState, RequestState, Resolved, Selection, resolve, selected_request
-from .line import Line
+from .line import Line, safe
 from .messages import SelectionChanged
 
 MIN_INTERVAL_NS = 60_000_000  # at most 15 repaints a second, with some slack for the timer that polls
@@ -156,16 +156,19 @@ class Panel(ScrollView, can_focus=True):
         else:
             self._rows = self.measure(width, height)
             self._pinned = self.pinned(width, height)[: max(0, height - 1)]
-        self._sentence = bool(sentence)
+        if bool(sentence) != self._sentence:
+            self._sentence = bool(sentence)
+            self.refresh_bindings()
         rows = self._rows + len(self._pinned)
         wanted = Size(width, rows if self.SCROLLS else min(rows, height))
+        self._was_at_end = self.is_vertical_scroll_end
         if wanted != self.virtual_size:
             self.virtual_size = wanted
         titles = (self.TITLE, "") if sentence else self.titles()
         if titles != self._titles:
             self._titles = titles
-            self.border_title = Content(clean(titles[0])) if titles[0] else None
-            self.border_subtitle = Content(clean(titles[1])) if titles[1] else None
+            self.border_title = Content(safe(titles[0])) if titles[0] else None
+            self.border_subtitle = Content(safe(titles[1])) if titles[1] else None
         self.refresh()
 
     def _shows(self) -> bool:
@@ -197,6 +200,7 @@ class Panel(ScrollView, can_focus=True):
         return line.strip(width, self.look)
 
     _sentence = True
+    _was_at_end = True  # before the last repaint made it longer
     _left_at = 0  # where `keep_visible` scrolled to
 
     # -------------------------------------------------------------------------------------------------- styles
@@ -234,6 +238,10 @@ class Panel(ScrollView, can_focus=True):
     def current(self) -> RequestState | None:
         return selected_request(self.selection, self.state)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """No action of a panel has anything to act on while it shows a sentence instead of its drawing."""
+        return not self._sentence
+
     def on_click(self, event: Click) -> None:
         offset = event.get_content_offset(self)
         if offset is None or self._sentence or offset.y >= self.area.height - len(self._pinned):
@@ -254,7 +262,7 @@ class Panel(ScrollView, can_focus=True):
         """
         height = self.area.height - len(self._pinned)
         top = round(self.scroll_offset.y)
-        if following and top != self._left_at and not self.is_vertical_scroll_end:
+        if following and top != self._left_at and not self._was_at_end:
             return
         if y < top:
             top = y
@@ -264,15 +272,10 @@ class Panel(ScrollView, can_focus=True):
         self.scroll_to(y=self._left_at, animate=False, force=True)
 
 
-def clean(text: str) -> str:
-    """Text for a border title: one line, nothing that a terminal obeys."""
-    return Line(text).text
-
-
 def wrap(text: str, width: int) -> list[str]:
     """Text in rows of at most `width` characters, broken at spaces where there are any."""
     rows: list[str] = []
-    rest = clean(text)
+    rest = safe(text)
     while rest and width > 0:
         cut = len(rest)
         if cut > width:

@@ -121,7 +121,7 @@ class TokenRow(Panel):
         first = "■" if token.end else "!" if token.forced else ""
         if token.logprob is None:
             return first or "A"
-        surprise = ramp(max(0.0, -token.logprob) / MOST_SURPRISED * 0.999)
+        surprise = ramp(max(0.0, -token.logprob) / MOST_SURPRISED)
         return first + surprise * (width - len(first))
 
     def pinned(self, width: int, height: int) -> list[Line]:

@@ -75,9 +75,9 @@ class TrianglePanel(Panel):
         parts = [f"computed {count(done)} of {count(length)} positions"]
         if sample.cached:
             parts.append(f"spared {count(sample.cached)}")
-        parts.append(f"{count(len(sample.chunks))} chunk{'s' if len(sample.chunks) > 1 else ''}")
         if took:
             parts += [f"{duration(took)} in the model", f"{rate(done * 1e9 / took)} tok/s"]
+        parts.append(f"{count(len(sample.chunks))} chunk{'s' if len(sample.chunks) > 1 else ''}")
         rows = [joined(parts, width)]
         last = sample.chunks[-1]
         pairs = sum(_pairs(chunk.start, min(chunk.end, length)) for chunk in sample.chunks if chunk.start < length)
