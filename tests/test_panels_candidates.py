@@ -8,7 +8,6 @@ import pytest
 from cutaway.engine.protocol import PromptRendered, SamplingSettings
 from cutaway.tui.panels import CandidatesPanel, ForkRequested
 from cutaway.tui.panels.candidate_lines import cumulative_line, filter_line
-from cutaway.tui.panels.what_if import reweigh
 from cutaway.tui.state import EngineState, Selection
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,19 +132,17 @@ async def test_forking_says_why_it_is_missing():
         assert not any(isinstance(message, ForkRequested) for message in app.posted)
 
 
-@given(logits, st.floats(0.05, 5))
-def test_reweighing_all_tokens_is_the_softmax_at_that_temperature(values, temperature):
-    found = reweigh(candidates_of(values), temperature)
-    top = max(values)
-    expected = softmax([value - top for value in values], temperature)
-    for candidate in found:
-        assert candidate.prob == pytest.approx(expected[candidate.id], abs=1e-12)
-        assert candidate.cut == ""
-
-
-def test_temperature_zero_gives_the_top_one_everything():
-    assert [candidate.prob for candidate in reweigh(candidates_of((1.0, 3.0, 2.0)), 0)] == [1, 0, 0]
-    assert reweigh((), 1.0) == ()
+async def test_where_unseen_tokens_could_change_it_the_derived_probability_is_shown_as_bounds():
+    everything = candidates_of([2.0, 1.5] + [0.0] * 98)
+    story = Story().begin().ask("r", ("a",), SamplingSettings(candidates=2))
+    story.step([], [story.token("r", " w0", everything[:2])])
+    state, selection = told(story.events), Selection()
+    selection.select_token("r", 0, 1)
+    async with hosted(CandidatesPanel, state, selection, (100, 20)) as (app, pilot):
+        await pilot.press(*["right_square_bracket"] * 13)
+        assert app.panel.what_if == 2.0
+        (low, high), *_ = [map(int, found) for found in re.findall(r"(\d+)–(\d+)%", "\n".join(app.rows()))]
+    assert low < softmax([2.0, 1.5] + [0.0] * 98, 2.0)[0] * 100 < high
 
 
 @given(logits, st.floats(0, 1, exclude_max=True), st.integers(12, 120))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...engine.distribution import Derived
 from ...engine.protocol import Candidate, Cut, Sampled, SamplingSettings
 from .glyphs import bar
 from .line import Line, joined
@@ -38,6 +39,13 @@ def at_one(candidate: Candidate) -> float:
     return 0.0 if candidate.logprob is None else math.exp(min(0.0, candidate.logprob))
 
 
+def between(derived: Derived) -> str:
+    """A derived probability: one figure if the unseen tokens can't change it, else its bounds in whole percent."""
+    if derived.high - derived.low < 0.002:
+        return percent(derived.middle)
+    return f"{math.floor(derived.low * 100)}–{math.ceil(derived.high * 100)}%"
+
+
 def header_line(width: int, what_if: float | None) -> Line:
     columns = Columns(width)
     now = "now" if what_if is None else f"T={what_if:.2f}"
@@ -46,22 +54,26 @@ def header_line(width: int, what_if: float | None) -> Line:
     return line.fit("logit", columns.logit, "dim", right=True)
 
 
-def candidate_line(candidate: Candidate, drawn: bool, chosen: bool, width: int, what_if: float | None) -> Line:
-    """▸ the drawn one, ✂ what a filter cut: its bar shows what it had before the cut."""
+def candidate_line(candidate: Candidate, drawn: bool, chosen: bool, width: int, derived: Derived | None) -> Line:
+    """▸ the drawn one, ✂ what a filter cut: its bar shows what it had before the cut.
+
+    With `derived`, what another temperature would have made of it: temperature alone, so nothing is cut.
+    """
     columns = Columns(width)
-    cut = bool(candidate.cut)
+    cut = bool(candidate.cut) and (derived is None or candidate.cut == "banned")
     style = "good strong" if drawn else "dim" if cut else ""
     if chosen:
         style += " cursor"
     line = Line("▸ " if drawn else "✂ " if cut else "  ", style)
     line.fit(quoted(candidate.piece, candidate.bytes), columns.token, style).add(" ")
-    share = candidate.tempered if cut else candidate.prob
+    share = derived.middle if derived else candidate.tempered if cut else candidate.prob
     line.fit(bar(share, columns.bar), columns.bar, "dim" if cut else "user")
-    line.fit(percent(candidate.prob), columns.now, style, right=True)
+    now = percent(candidate.prob) if derived is None else between(derived)
+    line.fit(now, columns.now, style, right=True)
     line.fit(percent(at_one(candidate)), columns.plain, "dim", right=True)
     line.fit(f"{candidate.logit:.2f}", columns.logit, "dim", right=True)
     if columns.cut:
-        line.add("  ").fit(CUTS[candidate.cut], columns.cut - 2, "warn")
+        line.add("  ").fit(CUTS[candidate.cut] if cut else "", columns.cut - 2, "warn")
     return line
 
 

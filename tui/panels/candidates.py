@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from ...engine.protocol import Candidate, PromptToken, Sampled, SamplingSettings
+from ...engine.distribution import Derived, at_temperature
+from ...engine.protocol import PromptToken, Sampled, SamplingSettings
 from .candidate_lines import candidate_line, cumulative_line, facts_line, filter_line, header_line
 from .line import Line
 from .messages import ForkRequested
 from .panel import Panel
 from .token_text import quoted
-from .what_if import reweigh
 
 STEP = 0.1  # of the what-if temperature
 HOTTEST = 5.0
@@ -22,8 +22,8 @@ HOTTEST = 5.0
 class CandidatesPanel(Panel):
     """The newest token of the selected request, or the selected one. Enter goes on with another candidate.
 
-    `[` and `]` ask what another temperature would have made of it: that is computed here from the logits the engine
-    reported, and marked as derived.
+    `[` and `]` ask what another temperature would have made of it: that is derived from the log-probabilities
+    that the engine reported, and shown as bounds where the tokens it did not report could change it.
     """
 
     TITLE = "next token"
@@ -68,7 +68,8 @@ class CandidatesPanel(Panel):
             return [Line(self._why_nothing(token), "dim")]
         self.cursor = min(self.cursor, max(0, len(token.candidates) - 1))
         settings = found.request.settings if found.request else SamplingSettings()
-        candidates = self._candidates(token)
+        candidates = token.candidates
+        derived = self._derived(token, settings)
         room = max(1, height - 1)
         rows = [facts_line(token, found.position, width)] if height >= 3 else []
         if height >= 5:
@@ -76,7 +77,8 @@ class CandidatesPanel(Panel):
         self._top = len(rows)
         for at, candidate in enumerate(candidates):
             drawn = candidate.id == token.id
-            rows.append(candidate_line(candidate, drawn, at == self.cursor and self.has_focus, width, self.what_if))
+            chosen = at == self.cursor and self.has_focus
+            rows.append(candidate_line(candidate, drawn, chosen, width, derived[at] if derived else None))
         if not candidates:
             rows += [Line(part, "dim") for part in (self._why_no_candidates(token),)]
         room -= len(rows)
@@ -86,8 +88,13 @@ class CandidatesPanel(Panel):
             rows.append(filter_line(settings, self.what_if))
         return rows
 
-    def _candidates(self, token: Sampled) -> tuple[Candidate, ...]:
-        return token.candidates if self.what_if is None else reweigh(token.candidates, self.what_if)
+    def _derived(self, token: Sampled, settings: SamplingSettings) -> tuple[Derived, ...]:
+        """What the what-if temperature makes of the candidates; empty: nobody asked."""
+        if self.what_if is None or not token.candidates:
+            return ()
+        leading = min(settings.candidates, len(token.candidates))
+        vocabulary = self.state.card.vocabulary if self.state.card else len(token.candidates)
+        return at_temperature(token.candidates, self.what_if, vocabulary, leading or None)
 
     def _why_nothing(self, token: PromptToken | None) -> str:
         if token is None:
