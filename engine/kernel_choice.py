@@ -31,7 +31,7 @@ def precision(wanted: str, device: torch.device) -> tuple[str, torch.dtype]:
 
 def prepare(model: Any, precision: str) -> str:
     """Quantise the model where the precision asks for it. Returns the name of what multiplies, for the card."""
-    return linear.quantise_model(model) if precision == "int8" else f"torch {precision}"
+    return linear.quantize_model(model) if precision == "int8" else f"torch {precision}"
 
 
 def weight_bytes(model: Any) -> int:

@@ -1,8 +1,13 @@
-"""What every test gets: folders of its own for everything but models."""
+"""What every test gets: one computing thread, and folders of its own for everything but models."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Before torch is imported anywhere: threads that spin while others test ruin every timing.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
