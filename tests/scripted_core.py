@@ -344,7 +344,7 @@ def _rendered(command: Submit, words: list[str], window: int, now: int) -> Promp
 def _script(command: Submit) -> Iterator[str]:
     said = command.messages[-1].content if command.messages else command.text or ""
     said = said.removeprefix("slowly ")
-    name, _, rest = said.partition(" ")
+    name, rest = (*said.split(maxsplit=1), "", "")[:2]
     match name:
         case "count":
             yield from (f"{n} " for n in range(1, int(rest) + 1))

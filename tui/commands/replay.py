@@ -1,0 +1,58 @@
+"""`cutaway replay`: a recorded conversation, played back without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from ...engine.protocol import Failed, Finished, PromptRendered, Rejected, TextDelta
+from ...engine.replay import ReplayEngine
+from . import exits
+from .ask import describe_end
+from .output import Output
+
+LONGEST_GAP = 2.0  # seconds: nobody wants to watch somebody think
+
+
+@click.command("replay")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Times the original pace.",
+)
+@click.option("--instant", is_flag=True, help="All at once.")
+@click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
+def command(file: Path, speed: float, instant: bool, as_json: bool) -> int:
+    """Play back FILE, recorded with --trace, as it was said."""
+    engine = ReplayEngine(file, speed=None if instant else speed, longest_gap=LONGEST_GAP)
+    return asyncio.run(_play(engine, as_json))
+
+
+async def _play(engine: ReplayEngine, as_json: bool) -> int:
+    output = Output()
+    await engine.start()
+    async for event in engine.events():
+        if as_json:
+            output.write_event(event)
+            continue
+        match event:
+            case PromptRendered(text=text, request=request):
+                output.write(f"--- {request}\n{text}")
+            case TextDelta(text=text):
+                output.write(text)
+            case Finished():
+                output.end_line()
+                if told := describe_end(event):
+                    exits.say(told)
+            case Rejected(message=message) | Failed(message=message):
+                output.end_line()
+                exits.say(f"[{message}]")
+            case _:
+                pass
+    output.end_line()
+    return exits.OK
