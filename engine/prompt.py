@@ -98,8 +98,9 @@ def _from_text(tokenizer: Tokenizer, text: str) -> Prompt:
     if tokenizer.adds_bos and tokenizer.bos_id is not None:
         encoded = [Encoded(tokenizer.bos_id, 0, 0, True), *encoded]
     tokens = _tokens(tokenizer, encoded, (Owned(0, len(text), -1),), {-1: "raw"})
+    ids = tuple(token.id for token in tokens)
     took = time.perf_counter_ns() - began
-    return Prompt(text, tuple(token.id for token in tokens), tokens, tokenize_ns=took, midway=True)
+    return Prompt(text, ids, tokens, notes=_unseen(tokenizer, text), tokenize_ns=took, midway=True)
 
 
 def _from_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> Prompt:
@@ -125,13 +126,18 @@ def _from_messages(chat: Chat, messages: Numbered) -> Prompt:
         repairs=laid.repairs,
         stop=facts.stop,
         end_ids=facts.end_ids,
-        notes=laid.notes,
+        notes=(*laid.notes, *_unseen(chat.tokenizer, laid.layout.text)),
         template_ns=rendered - began,
         tokenize_ns=tokenized - rendered,
         opens_reasoning=laid.opens_reasoning,
         reasoning=laid.reasoning,
         midway=laid.midway,
     )
+
+
+def _unseen(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
+    names = ", ".join(f"U+{ord(character):04X}" for character in tokenizer.unseen(text))
+    return (f"The model's vocabulary has no bytes for {names}, so it does not see them as they are.",) if names else ()
 
 
 def _fitted(chat: Chat, messages: Numbered, window: int, reserve: int) -> Prompt:

@@ -12,7 +12,7 @@ import tokenizers
 from .control import ControlTokens, Encoded, Encoder
 from .errors import ModelError, PromptError
 from .reasoning import Tags, tags_of
-from .spelling import read_spelling
+from .spelling import BYTE_ALPHABET, read_spelling
 from .template import ChatTemplate, builtin, no_template
 from .tokenizer_files import TokenizerFiles, read_tokenizer_files
 
@@ -51,6 +51,7 @@ class Tokenizer:
         self.templates = {key: ChatTemplate(text, files.named, key) for key, text in files.templates.items()}
         self._configured_ends = (*files.end_ids, self._id("eos_token"))
         self._bytes: dict[int, bytes] = {}
+        self._pieces: dict[int, str] = {}
         self._controls: dict[str, ControlTokens] = {}
         self._encoders: dict[str, Encoder] = {}
         self._facts: dict[str, TurnFacts] = {}
@@ -145,7 +146,21 @@ class Tokenizer:
 
     def piece(self, token: int) -> str:
         """A token for display: its text, with U+FFFD for bytes that are no whole character."""
-        return self.token_bytes(token).decode("utf-8", "replace")
+        text = self._pieces.get(token)
+        if text is None:
+            text = self._pieces[token] = self.token_bytes(token).decode("utf-8", "replace")
+        return text
+
+    def unseen(self, text: str) -> str:
+        """The characters of `text` that a byte-level vocabulary has not all bytes for, so that encoding drops some."""
+        lacking = self._lacking
+        return "".join(c for c in dict.fromkeys(text) if any(byte in lacking for byte in c.encode())) if lacking else ""
+
+    @functools.cached_property
+    def _lacking(self) -> frozenset[int]:
+        if self.spelling is None or not self.spelling.byte_level:
+            return frozenset()
+        return frozenset(byte for char, byte in BYTE_ALPHABET.items() if self.backend.token_to_id(char) is None)
 
     def decode(self, ids: list[int] | tuple[int, ...], *, control: bool = False, midway: bool = False) -> str:
         """The text of `ids`, with nothing tidied: `encode` and back gives the same text.
