@@ -31,6 +31,10 @@ class LanesPanel(Panel):
         Binding("down", "move(1)", "Lane down", show=False, id="lanes.down"),
     ]
 
+    _made: dict[int, dict[int, tuple[str, str]]] = {}
+    _made_for: Hashable = None
+    _records: list[IterationRecord] = []
+
     def depends_on(self) -> Hashable:
         return (self.state.lanes.version, self.selection.version, len(self.state.requests))
 
@@ -47,14 +51,18 @@ class LanesPanel(Panel):
         columns = max(1, width - digits - 1 - (now_width + 1 if now_width else 0))
         self._records = history.newest(columns)
         self._left = digits + 1
-        self._by_lane = [{cell.lane: cell for cell in record.cells} for record in self._records]
-        chosen = self.current
+        drawn = self._columns()
         rows = []
         for lane in range(lanes):
             line = Line().fit(str(lane), digits, "dim", right=True).add(" ")
-            for record, cells in zip(self._records, self._by_lane, strict=True):
-                text, style = self._cell(record, cells.get(lane), chosen.request if chosen else "")
-                line.add(text, style)
+            text, style = "", ""
+            for column in drawn:
+                glyph, look = column.get(lane, (IDLE, "dim"))
+                if look != style:
+                    line.add(text, style)
+                    text, style = "", look
+                text += glyph
+            line.add(text, style)
             if now_width:
                 line.pad_to(width - now_width).add(self._now(lane), "dim")
             rows.append(line)
@@ -65,9 +73,23 @@ class LanesPanel(Panel):
         rows += self._comparison(width)
         return rows
 
-    def _cell(self, record: IterationRecord, cell: LaneCell | None, chosen: str) -> tuple[str, str]:
-        if cell is None:
-            return IDLE, "dim"
+    def _columns(self) -> list[dict[int, tuple[str, str]]]:
+        """(glyph, style) by lane of each iteration shown. What was is not drawn again: only the newest is new."""
+        chosen = self.current
+        made_for = (
+            chosen.request if chosen else "",
+            self.state.switches.token_budget,
+            next(iter(self.state.requests), ""),
+        )
+        known = self._made if made_for == self._made_for else {}
+        self._made_for, name = made_for, made_for[0]
+        self._made = {
+            id(record): known.get(id(record)) or {cell.lane: self._cell(cell, name) for cell in record.cells}
+            for record in self._records
+        }
+        return list(self._made.values())
+
+    def _cell(self, cell: LaneCell, chosen: str) -> tuple[str, str]:
         request = self.state.requests.get(cell.request)
         style = f"request:{request.number}" if request else "dim"
         if cell.request == chosen:
@@ -80,9 +102,12 @@ class LanesPanel(Panel):
             return shade(cell.count / max(1, self.state.switches.token_budget)), style
         return MARKS[cell.phase], style
 
+    def _at(self, column: int, lane: int) -> LaneCell | None:
+        return next((cell for cell in self._records[column].cells if cell.lane == lane), None)
+
     def _now(self, lane: int) -> str:
         """What a lane did in the newest iteration, in words and numbers."""
-        cell = self._by_lane[-1].get(lane) if self._by_lane else None
+        cell = self._at(-1, lane) if self._records else None
         if cell is None:
             return "idle"
         letter = self.state.letter_of(cell.request)
@@ -153,9 +178,9 @@ class LanesPanel(Panel):
 
     def clicked(self, x: int, y: int) -> None:
         column = x - self._left
-        if y >= self._lane_rows or not 0 <= column < len(self._by_lane):
+        if y >= self._lane_rows or not 0 <= column < len(self._records):
             return
-        cell = self._by_lane[column].get(y)
+        cell = self._at(column, y)
         if cell is not None:
             self._choose(cell, self._records[column].iteration)
 
@@ -173,8 +198,8 @@ class LanesPanel(Panel):
 
     def action_move(self, by: int) -> None:
         """Select what the lane above or below does now."""
-        if not self._sentence and self._by_lane:
-            newest = self._by_lane[-1]
+        if self._records:
+            newest = {cell.lane: cell for cell in self._records[-1].cells}
             order = sorted(newest)
             chosen = self.current
             at = next((i for i, lane in enumerate(order) if chosen and newest[lane].request == chosen.request), None)

@@ -36,6 +36,9 @@ class Line:
         if text:
             text = safe(text)
             self.width += len(text) if text.isascii() else cell_len(text)
+            # Neighbours in one style are one segment: everything after this costs per segment.
+            if self.parts and self.parts[-1][1] == style:
+                text = self.parts.pop()[0] + text
             self.parts.append((text, style))
         return self
 

@@ -36,6 +36,9 @@ class PagesPanel(Panel):
     ]
 
     _width = 1
+    _own: frozenset[int] = frozenset()
+    _made_for: Hashable = None
+    _cells: dict[int, tuple[PageChange | None, tuple[str, str]]] = {}  # (made from, made)
     _asked: tuple[int, PageChange | None] | None = None
 
     def depends_on(self) -> Hashable:
@@ -50,19 +53,31 @@ class PagesPanel(Panel):
     # ------------------------------------------------------------------------------------------------- drawing
 
     def measure(self, width: int, height: int) -> int:
+        pool = self.state.pool
         self._width = max(1, width)
         self._found = self.resolved()
         sample = self._found.sample
-        self._own = frozenset(sample.block_table) if sample is not None and sample.finished is None else frozenset()
-        return -(-self.state.pool.size // self._width)
+        own = frozenset(sample.block_table) if sample is not None and sample.finished is None else frozenset()
+        made_for = (own, pool.page_size, bool(pool.flashes), next(iter(self.state.requests), ""))
+        if made_for != self._made_for:
+            self._cells, self._made_for, self._own = {}, made_for, own
+        return -(-pool.size // self._width)
 
     def row(self, y: int, width: int) -> Line:
         pool = self.state.pool
         line = Line()
         text, style = "", ""
         # Neighbours of one look are one piece.
+        pages, flashes, cells = pool.pages, pool.flashes, self._cells
         for page in range(y * self._width, min((y + 1) * self._width, pool.size)):
-            glyph, look = self._cell(page, pool.pages.get(page))
+            change = pages.get(page)
+            if change is None and not flashes:
+                glyph, look = FREE, "dim"
+            else:
+                known = cells.get(page)
+                if known is None or known[0] is not change or flashes:
+                    known = cells[page] = (change, self._cell(page, change))
+                glyph, look = known[1]
             if page == self._found.page:
                 look += " cursor"
             if look != style:

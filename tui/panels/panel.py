@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.content import Content
 from textual.events import Click, Resize, Show
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -89,6 +89,8 @@ class Panel(ScrollView, can_focus=True):
         self._drawn: Hashable = None
         self._drawn_ns = 0
         self._lines: list[Line] = []
+        self._built: dict[int, Line] = {}  # rows made since the last repaint
+        self._painted: tuple[Hashable, list[Line]] = (None, [])  # where, and the viewport's rows
         self._rows = 0
         self._pinned: list[Line] = []
         self._looks: dict[str, Style] = {}
@@ -164,12 +166,33 @@ class Panel(ScrollView, can_focus=True):
         self._was_at_end = self.is_vertical_scroll_end
         if wanted != self.virtual_size:
             self.virtual_size = wanted
-        titles = (self.TITLE, "") if sentence else self.titles()
-        if titles != self._titles:
-            self._titles = titles
-            self.border_title = Content(safe(titles[0])) if titles[0] else None
-            self.border_subtitle = Content(safe(titles[1])) if titles[1] else None
-        self.refresh()
+        self._put_titles((self.TITLE, "") if sentence else self.titles())
+        self._refresh_changed_rows(width, height)
+
+    def _refresh_changed_rows(self, width: int, height: int) -> None:
+        """Have only those rows painted that are not on the screen already: painting costs more than drawing."""
+        self._built.clear()
+        place = (width, height, self.scroll_offset, self.virtual_size)
+        before_place, before = self._painted
+        now = [self._line(y) for y in range(height)]
+        self._painted = (place, now)
+        if place != before_place:
+            self.refresh()
+            return
+        dirty = [y for y in range(height) if now[y].parts != before[y].parts]
+        if dirty:
+            self.refresh(*[Region(0, y, width, 1) for y in dirty])
+
+    def _put_titles(self, titles: tuple[str, str]) -> None:
+        if titles == self._titles:
+            return
+        self._titles = titles
+        # Not through the public setters: they have the whole widget painted, and titles change with every token.
+        self._border_title = Content(safe(titles[0])) if titles[0] else None
+        self._border_subtitle = Content(safe(titles[1])) if titles[1] else None
+        width, height = self.outer_size
+        left, top = self.content_offset
+        self.refresh(Region(-left, -top, width, 1), Region(-left, height - top - 1, width, 1))
 
     def _shows(self) -> bool:
         return self.is_attached and self.display and self.size.area > 0 and self.is_on_screen
@@ -188,16 +211,26 @@ class Panel(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._looks.clear()
+        self.refresh()
 
     def render_line(self, y: int) -> Strip:
+        return self._line(y).strip(self.area.width, self.look)
+
+    def _line(self, y: int) -> Line:
+        """The row at line `y` of the viewport."""
         width, height = self.area
         top = height - len(self._pinned)
         if y >= top > 0:
-            line = self._pinned[y - top]
-        else:
-            at = self.scroll_offset.y + y
-            line = Line() if at >= self._rows else self._lines[at] if self._sentence else self.row(at, width)
-        return line.strip(width, self.look)
+            return self._pinned[y - top]
+        at = self.scroll_offset.y + y
+        if at >= self._rows:
+            return Line()
+        if self._sentence:
+            return self._lines[at]
+        line = self._built.get(at)
+        if line is None:
+            line = self._built[at] = self.row(at, width)
+        return line
 
     _sentence = True
     _was_at_end = True  # before the last repaint made it longer

@@ -19,6 +19,7 @@ from .units import count, percent
 ROLE_MARKS = {"system": "S", "user": "U", "assistant": "A", "tool": "T", "raw": "R", "control": "◆"}
 LEGEND = ("◆ control", "≡ spared by the prefix cache", "▁▂▅█ surprise, −ln p", "! forced", "■ end")
 MOST_SURPRISED = 8.0  # nats: where the ramp ends
+MOST_MADE = 512  # rows
 BUDGET = 4_096  # tokens laid out in one repaint; a longer prompt takes several
 
 
@@ -59,6 +60,7 @@ class TokenRow(Panel):
     def on_mount(self) -> None:
         super().on_mount()
         self._layout = TokenLayout(1, False)
+        self._made: dict[Hashable, Line] = {}  # rows of a long prompt are made once
 
     # ------------------------------------------------------------------------------------------------- drawing
 
@@ -76,6 +78,9 @@ class TokenRow(Panel):
         tokens = found.sample.tokens if found.sample else []
         total = request.prompt_length + len(tokens)
         self._complete = self._layout.extend(lambda at: request.token_at(number, at), total, BUDGET)
+        if not self._complete:
+            # The rest is laid out even if no event comes that makes the app poll.
+            self.set_timer(0.08, self.refresh_if_changed)
         self._found, self._number = found, number
         rows = self._layout.rows * self._height
         if 0 <= found.position < len(self._layout):
@@ -93,6 +98,18 @@ class TokenRow(Panel):
 
     def row(self, y: int, width: int) -> Line:
         row, sub = divmod(y, self._height)
+        tokens = self._layout.tokens_of(row)
+        cursor = self._found.position if self._found.position in tokens else -1
+        cached = self._found.sample.cached if self._found.sample else 0
+        key = (self._key, y, tokens.stop, cursor, cached)
+        line = self._made.get(key)
+        if line is None:
+            if len(self._made) >= MOST_MADE:
+                self._made.clear()
+            line = self._made[key] = self._draw(row, sub)
+        return line
+
+    def _draw(self, row: int, sub: int) -> Line:
         line = Line()
         request = self._found.request
         if request is None:

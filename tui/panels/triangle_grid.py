@@ -65,15 +65,21 @@ class TriangleGrid:
     def row(self, row: int) -> list[Cell]:
         """The cells of one row."""
         positions = self.positions(row)
-        upper = positions[0]
-        lower = positions[-1]
-        return [self._cell(positions, upper, lower, column) for column in range(self.columns)]
+        ends = [(query, self.chunk_of(query)) for query in (positions[0], positions[-1])]
+        cells: list[Cell] = []
+        looked: tuple[tuple[Kind, int], ...] = ()
+        for column in range(self.columns):
+            key = column * self.length // self.columns
+            halves = tuple([self._half(query, chunk, key) for query, chunk in ends])
+            # Most cells of a row look like their neighbour.
+            cells.append(cells[-1] if halves == looked else self._cell(halves))
+            looked = halves
+            if halves[0][0] == halves[1][0] == "future":
+                cells += [cells[-1]] * (self.columns - len(cells))
+                break
+        return cells
 
-    def _cell(self, queries: range, upper: int, lower: int, column: int) -> Cell:
-        key = column * self.length // self.columns
-        if key > queries[-1]:
-            return Cell(FUTURE, "future")
-        halves = [self._half(query, key) for query in (upper, lower)]
+    def _cell(self, halves: tuple[tuple[Kind, int], ...]) -> Cell:
         if halves[0] == halves[1]:
             kind, chunk = halves[0]
             return Cell(self._text(kind, chunk), kind, chunk)
@@ -87,12 +93,11 @@ class TriangleGrid:
         kind, chunk = halves[1] if halves[0][0] == "future" else halves[0]
         return Cell(self._text(kind, chunk), kind, chunk)
 
-    def _half(self, query: int, key: int) -> tuple[Kind, int]:
+    def _half(self, query: int, chunk: int, key: int) -> tuple[Kind, int]:
         if key > query:
             return "future", -1
         if query < self.cached:
             return "spared", -1
-        chunk = self.chunk_of(query)
         if chunk < 0:
             return "pending", -1
         return ("reused" if key < self.cached else "computed"), chunk

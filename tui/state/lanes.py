@@ -44,10 +44,7 @@ class IterationRecord:
     spared: int  # positions
     tokens: int  # drawn
     merged: int  # earlier iterations whose lanes are not known
-
-    @property
-    def useful_steps(self) -> int:
-        return sum(cell.useful for cell in self.cells)
+    useful_steps: int  # lanes that brought their sequence further
 
     def lane_steps(self, max_lanes: int) -> int:
         """Lanes that worked, plus lanes that stood idle while somebody waited for one."""
@@ -139,6 +136,7 @@ class LaneHistory:
                 spared=step.spared,
                 tokens=len(step.sampled),
                 merged=step.merged,
+                useful_steps=sum(cell.useful for cell in cells),
             )
         )
         self.waits = step.waits
