@@ -16,7 +16,8 @@ from cutaway.engine.protocol import (
     TextDelta,
     Welcome,
 )
-from scripted_core import ScriptedCore, build
+
+from .scripted_core import ScriptedCore, build
 
 
 class InProcessEngine:

@@ -11,8 +11,9 @@ from cutaway.engine.protocol import Load, SamplingSettings
 from cutaway.tui.app import CutawayApp
 from cutaway.tui.screens.main import MainScreen
 from cutaway.tui.session import Session
-from screen_engine import InProcessEngine
 from textual.pilot import Pilot
+
+from .screen_engine import InProcessEngine
 
 PATIENCE = 10.0  # seconds until a test that waits in vain fails
 
@@ -61,11 +62,17 @@ class Running:
 
     async def ask(self, text: str, wait: bool = True) -> None:
         """Send a message; wait for the reply's end."""
+        self.main.composer.focus()
         self.main.composer.put(text)
         await self.pilot.press("enter")
         if wait:
             await self.until(lambda: not self.session.generating and self.main.composer.text == "", "the reply's end")
             await self.settle()
+
+    async def outside(self, *keys: str) -> None:
+        """Press keys with the chat focused, where single letters act."""
+        self.main.view.focus()
+        await self.pilot.press(*keys)
 
     async def settle(self) -> None:
         """Let everything that is due be painted."""
@@ -82,9 +89,9 @@ async def running(
 ) -> AsyncIterator[Running]:
     """The application with a loaded scripted model."""
     engine = engine or InProcessEngine()
-    session = Session(engine, load or Load(model="scripted"), settings)
+    session = Session(engine, load or Load(model="scripted", pages=2048), settings)
     app = CutawayApp(session, state_folder)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         link = asyncio.create_task(session.link.run())
         run = Running(app, pilot, engine)
         try:

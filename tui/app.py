@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-import platformdirs
 from textual.app import App, SystemCommand
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
+from ..engine import places
 from .actions import ACTIONS
 from .chat.drafts import Drafts, History
 from .looks import DEFAULT, Colourless, load_themes, no_colour
@@ -36,8 +36,7 @@ class CutawayApp(App[None]):
         self.session = session
         self.state_folder = state_folder
         self.animation_level = "none"
-        user = platformdirs.user_config_path("cutaway") / "themes"
-        themes, self.problems = load_themes(user)
+        themes, self.problems = load_themes(places.config() / "themes")
         for made in themes.values():
             self.register_theme(made)
         self.our_themes = frozenset(themes)

@@ -180,7 +180,9 @@ class ConversationView(ScrollView, can_focus=True):
         self._placing = True
         try:
             self.virtual_size = Size(column.width, column.height)
-            self.scroll_to(y=target, animate=False)
+            if target != self.scroll_y:
+                # Set here and not by `scroll_to`, which would stop an animation that may be calling us.
+                self.scroll_target_y = self.scroll_y = target
         finally:
             self._placing = False
         self.refresh()
@@ -301,19 +303,15 @@ class ConversationView(ScrollView, can_focus=True):
         return (text, "\n") if text else None
 
     def on_click(self, event: events.Click) -> None:
-        y = event.y + self.scroll_offset.y
-        found = self._column.line(y)
-        if found is None:
+        place = event.get_content_offset(self)
+        found = self._column.line(place.y + self.scroll_offset.y) if place is not None else None
+        if place is None or found is None:
             return
         section, line = found
-        node = section.node
-        if event.chain == 1 and section in [message.head for message in self._messages]:
-            self.choose(node)
-            return
-        offset = event.style.meta.get("offset") if event.style else None
-        if offset is None:
+        if any(section is message.head for message in self._messages):
+            self.choose(section.node)
             return
         strip = Strip([Segment(text) for text, _ in line.runs])
-        index = next((i for i in range(len(line.origins)) if strip.index_to_cell_position(i + 1) > event.x), -1)
-        if 0 <= index < len(line.origins) and line.origins[index] >= 0:
-            self.post_message(self.TextClicked(node, line.origins[index]))
+        index = next((i for i in range(len(line.origins)) if strip.index_to_cell_position(i + 1) > place.x), -1)
+        if index >= 0 and line.origins[index] >= 0:
+            self.post_message(self.TextClicked(section.node, line.origins[index]))
