@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import places
+from ..errors import ModelError
 from .gguf_header import Header, read_header
 from .local import LocalModel, Watch
+from .safetensors_file import check_safetensors
 from .storage import locked, need_room, put, storing, temporary_folder
 
 VERSION = 1  # raise it when the same file would convert to something else
@@ -31,9 +33,17 @@ def find_converted(sha256: str) -> LocalModel | None:
     """The conversion of the GGUF file with this digest, if it was made, by this version."""
     folder = converted_folder(sha256)
     note = read_note(folder)
-    if note.get("converter") != VERSION or not (folder / "model.safetensors").is_file():
+    if note.get("converter") != VERSION or not _is_whole(folder / "model.safetensors"):
         return None
     return LocalModel(folder, note["name"], sha256, note["source"], note["license"], "gguf")
+
+
+def _is_whole(weights: Path) -> bool:
+    """Whether the file is as long as its header says: a crash of the machine can cut what was just written."""
+    try:
+        return bool(check_safetensors(weights))
+    except (OSError, ModelError):
+        return False
 
 
 def read_note(folder: Path) -> dict[str, Any]:

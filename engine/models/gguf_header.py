@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import mmap
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -83,10 +84,11 @@ def check_kind(path: Path) -> None:
         return
     if not start:
         raise ModelError(f"{path} is an empty file, not GGUF.", "Fetch it again.")
-    raise ModelError(f"{path} is not GGUF: it {_looks_like(start)}.", "Fetch the file itself again.")
+    raise ModelError(f"{path} is not GGUF: it {looks_like(start)}.", "Fetch the file itself again.")
 
 
-def _looks_like(start: bytes) -> str:
+def looks_like(start: bytes) -> str:
+    """What a file that begins with `start` (512 bytes or fewer) seems to be, as the end of "it ..."."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if MAGIC.startswith(start):
         return f"holds only the first {len(start)} bytes of one"
@@ -102,8 +104,10 @@ def _looks_like(start: bytes) -> str:
         return "looks like a zip archive or a PyTorch checkpoint"
     if len(start) > 9 and start[8:9] == b"{" and struct.unpack("<Q", start[:8])[0] < 1 << 27:
         return "looks like safetensors"
-    if text.startswith((b"{", b"[")):
+    if re.match(rb'[\[{]\s*["{\[}\]]', text):
         return "looks like JSON, perhaps an error message"
+    if not set(text) & set(range(9)):
+        return f"looks like text, beginning {start[:20].decode('utf-8', 'replace')!r}"
     return f"begins with {start[:4].hex(' ')}"
 
 

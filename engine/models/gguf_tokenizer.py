@@ -46,7 +46,7 @@ def _byte_level(header: Header, vocabulary: dict[str, int]) -> tuple[Tokenizer, 
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     split = _split(header)
-    merges = [_pair(merge) for merge in header.require("tokenizer.ggml.merges")]
+    merges = [_pair(header, vocabulary, merge) for merge in header.require("tokenizer.ggml.merges")]
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=split.ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in split.patterns]
@@ -67,8 +67,14 @@ def _split(header: Header) -> Split:
     )
 
 
-def _pair(merge: str) -> tuple[str, str]:
+def _pair(header: Header, vocabulary: dict[str, int], merge: str) -> tuple[str, str]:
     left, _, right = merge.partition(" ")
+    for token in (left, right, left + right):
+        if token not in vocabulary:
+            raise ModelError(
+                f"{header.path}: the merge {merge!r} needs the token {token!r}, which the vocabulary has not.",
+                "Take another conversion of the model.",
+            )
     return left, right
 
 

@@ -20,7 +20,8 @@ from ..errors import ModelError
 from .local import Watch
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_FULL_FILE = errno.EFBIG  # FAT has no room for files of 4 GiB
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
 
 
 @contextlib.contextmanager
@@ -78,6 +79,11 @@ def storing(where: Path, needed: int, what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise _full(where, needed, what) from error
+        if error.errno == _FULL_FILE:
+            raise ModelError(
+                f"{where} is on a disk that takes no files as large as {what} ({size(needed)}).",
+                f"Set {places.variable('cache')} to a folder on another disk.",
+            ) from error
         if error.errno in _READ_ONLY:
             raise ModelError(
                 f"{what} can't be stored: {error.filename or where} can't be written ({error.strerror}).",
