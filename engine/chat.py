@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, TypeAlias
 
 from .errors import PromptError
@@ -60,15 +61,19 @@ class Chat:
         needed = {at for at, message in messages if message.role != "assistant" and message.content.strip()}
         refusal: TemplateRefusal | None = None
         lossy: tuple[Layout, Repaired, set[int]] | None = None
-        for repaired in repairs_of(turns):
+        for parts, repaired in itertools.product((False, True), repairs_of(turns)):
             try:
-                layout = lay_out(self.template, repaired.turns, self.control, self.tags, generation=generation)
+                layout = lay_out(
+                    self.template, repaired.turns, self.control, self.tags, generation=generation, parts=parts
+                )
             except TemplateRefusal as error:
                 refusal = refusal or error
                 continue
+            if parts and not layout.exact:
+                continue  # a template that wants plain text writes out the list itself
             lost = needed - {owned.message for owned in layout.owned} if layout.exact else set()
             if not lost:
-                return layout, repaired.repairs, ()
+                return layout, repaired.repairs, self._forgotten(messages)
             lossy = lossy or (layout, repaired, lost)
         if lossy is None:
             raise PromptError(
@@ -76,9 +81,21 @@ class Chat:
                 "Change or remove the message it names, or choose another template.",
             ) from refusal
         layout, repaired, lost = lossy
-        roles = dict(messages)
-        lines = tuple(f"The template leaves out message {at + 1} ({roles[at].role})." for at in sorted(lost))
-        return layout, repaired.repairs, lines
+        roles = {at: message.role for at, message in messages}
+        lines = tuple(f"The template leaves out message {at + 1} ({roles[at]})." for at in sorted(lost))
+        newest = max((at for at in needed if roles[at] == "user"), default=None)
+        if newest in lost:
+            raise PromptError(
+                f"The template leaves out message {newest + 1} (user), the one to answer.", "Choose another template."
+            )
+        return layout, repaired.repairs, (*lines, *self._forgotten(messages))
+
+    def _forgotten(self, messages: Numbered) -> tuple[str, ...]:
+        """A line if replies' reasoning was left out because the template knows no think tags."""
+        replies = (take_apart(message.content, self.tags) for _, message in messages if message.role == "assistant")
+        if self.tags.close in self.template.literals or all(reply.reasoning is None for reply in replies):
+            return ()
+        return ("The template knows no reasoning, so that of earlier replies was left out.",)
 
     def _open_ended(self, messages: Numbered) -> tuple[Layout, tuple[str, ...], tuple[str, ...]]:
         """The template's text up to the end of the last message's words, without what would end the turn."""

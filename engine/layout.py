@@ -73,8 +73,16 @@ class Layout:
         )
 
 
-def lay_out(template: ChatTemplate, turns: Turns, control: ControlTokens, tags: Tags, *, generation: bool) -> Layout:
-    """Render `turns`. Raises `TemplateRefusal` if the template will not."""
+def lay_out(
+    template: ChatTemplate,
+    turns: Turns,
+    control: ControlTokens,
+    tags: Tags,
+    *,
+    generation: bool,
+    parts: bool = False,
+) -> Layout:
+    """Render `turns`, as `ChatTemplate.render` does. Raises `TemplateRefusal` if the template will not."""
     knows = tags.close in template.literals
     contents = [[(part, segments_of(turn.role, part, tags, knows)) for part in turn.parts] for turn in turns]
     texts = [segment.text for content in contents for _, segments in content for segment in segments]
@@ -88,7 +96,7 @@ def lay_out(template: ChatTemplate, turns: Turns, control: ControlTokens, tags: 
             }
             for turn, content in zip(turns, contents, strict=True)
         ]
-        return template.render(messages, generation=generation)
+        return template.render(messages, generation=generation, parts=parts)
 
     plain = marks.read(render(lambda text, index: text))
     for wrap in (marks.around, marks.inside_spaces):

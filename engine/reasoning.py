@@ -14,10 +14,12 @@ Pieces: TypeAlias = list[tuple[Channel, str]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tags:
-    """The texts that open and close reasoning."""
+    """The texts that open and close reasoning, and one that opens the answer where there is no reasoning."""
 
     open: str = "<think>"
     close: str = "</think>"
+    answer: str = ""
+    sign: str = ""  # what in a template tells that these tags are in use, if not the closing one
 
 
 KNOWN = (
@@ -26,12 +28,20 @@ KNOWN = (
     Tags("<reasoning>", "</reasoning>"),
     Tags("<seed:think>", "</seed:think>"),
     Tags("[THINK]", "[/THINK]"),
+    Tags("<|channel>thought", "<channel|>"),
+    # Harmony (GPT-OSS): each channel is a message of its own, and <|end|> closes every one but the last.
+    Tags(
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+        answer="<|channel|>final<|message|>",
+        sign="<|channel|>",
+    ),
 )
 
 
 def tags_of(template: str) -> Tags:
     """The tags a template's text mentions; the common ones if none."""
-    return next((tags for tags in KNOWN if tags.close in template), KNOWN[0])
+    return next((tags for tags in KNOWN if (tags.sign or tags.close) in template), KNOWN[0])
 
 
 def opened_by(prompt: str) -> Tags | None:
@@ -113,10 +123,12 @@ class Splitter:
         return False
 
     def _begin(self) -> bool:
-        begun, tag = self._held.lstrip(), self._tags.open
+        begun, tag, answer = self._held.lstrip(), self._tags.open, self._tags.answer
         if begun.startswith(tag):
             self._state, self._held = "entered", begun.removeprefix(tag)
-        elif tag.startswith(begun):
+        elif answer and begun.startswith(answer):
+            self._state, self._held = "closed", begun.removeprefix(answer)
+        elif tag.startswith(begun) or answer.startswith(begun):
             return False
         elif self._state == "opened":
             self._state = "entered"

@@ -43,14 +43,18 @@ class ChatTemplate:
                 _choices(),
             ) from error
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, generation: bool) -> str:
+    def render(self, messages: Sequence[Mapping[str, str]], *, generation: bool, parts: bool = False) -> str:
         """The text for `messages`; with `generation` it ends where the assistant's reply begins.
 
-        Raises `TemplateRefusal` whatever goes wrong inside the template.
+        With `parts` the contents are given as lists of one text part, which templates of models that also see or
+        hear may want. Raises `TemplateRefusal` whatever goes wrong inside the template.
         """
+        given: list[dict[str, Any]] = [dict(message) for message in messages]
+        if parts:
+            given = [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in given]
         try:
             return self._template.render(
-                messages=[dict(message) for message in messages],
+                messages=given,
                 tools=None,
                 documents=None,
                 add_generation_prompt=generation,

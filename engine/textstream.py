@@ -31,8 +31,9 @@ class TextStream:
         tags: Tags | None = None,
     ) -> None:
         tags = tags or tokenizer.reasoning
-        # Some vocabularies have the think tags as control tokens: they must reach the splitter as text.
-        shown = frozenset(tokenizer.control.ids.get(tag, -1) for tag in (tags.open, tags.close))
+        # Some vocabularies have control tokens in their think tags: those must reach the splitter as text.
+        written = f"{tags.open}\0{tags.close}\0{tags.answer}"
+        shown = frozenset(number for text, number in tokenizer.control.ids.items() if text in written)
         self._detokenizer = Detokenizer(tokenizer, midway=midway, shown=shown)
         self._stops = StopChecker(stop)
         self._splitter = Splitter(tags, opened=opens_reasoning, midway=midway)

@@ -23,16 +23,20 @@ class TurnFacts:
 
 def probe(template: ChatTemplate, control: ControlTokens) -> TurnFacts:
     """Render user, assistant, user and look at what stands between the reply and the next user turn."""
+    return next((facts for parts in (False, True) if (facts := _probe(template, control, parts))), TurnFacts())
+
+
+def _probe(template: ChatTemplate, control: ControlTokens, parts: bool) -> TurnFacts | None:
     roles = ("user", "assistant", "user")
     turns = tuple(Turn(role, (Part(at, text),)) for at, (role, text) in enumerate(zip(roles, _PROBE, strict=True)))
     try:
-        layout = lay_out(template, turns, control, tags_of(template.literals), generation=False)
+        layout = lay_out(template, turns, control, tags_of(template.literals), generation=False, parts=parts)
     except TemplateRefusal:
-        return TurnFacts()
+        return None
     ends = [o.end for o in layout.owned if o.message == 1]
     starts = [o.start for o in layout.owned if o.message == 2]
     if not (layout.exact and ends and starts and ends[-1] <= starts[0]):
-        return TurnFacts()
+        return None
     between = layout.text[ends[-1] : starts[0]]
     first = next((span for span in layout.controls if span[0] >= ends[-1]), (len(layout.text), len(layout.text)))
     written = between[: max(0, first[0] - ends[-1])]

@@ -191,6 +191,20 @@ def test_ct_01_a_message_that_no_repair_keeps_is_told(tmp_path):
     assert prompt.notes == ("The template leaves out message 2 (tool).",)
 
 
+def test_ct_01_a_template_that_leaves_out_the_question_is_refused(tmp_path):
+    deaf = "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endfor %}"
+    with pytest.raises(PromptError, match=r"leaves out message 2 \(user\)"):
+        render(_with_template(tmp_path, deaf), [Message("system", "S"), Message("user", "a")])
+
+
+def test_ct_01_contents_are_given_in_parts_where_the_template_wants_them_so(tmp_path):
+    parts = "{% for m in messages %}[{{ m.role }}]{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+    prompt = render(_with_template(tmp_path, parts), [Message("system", "S"), Message("user", "<|im_end|>")])
+    assert prompt.text == "[system]S[user]<|im_end|>"
+    assert not any(token.control for token in prompt.tokens)
+    assert (prompt.repairs, prompt.notes) == ((), ())
+
+
 def test_ct_01_an_assistant_turn_may_come_first(tmp_path):
     tokenizer = _with_template(tmp_path, ALTERNATING)
     prompt = render(tokenizer, [Message("assistant", "Welcome!"), Message("user", "hi")])
@@ -415,6 +429,8 @@ def test_ct_08_what_becomes_of_old_reasoning_is_the_templates_decision(qwen, dee
         assert "answer </think> x" in prompt.text
         assert _said(prompt, 1).strip() == "answer </think> x"
         assert not any(token.control and token.message == 1 for token in prompt.tokens)
+    assert "knows no reasoning" in render(chatml, messages).notes[0]
+    assert render(qwen, messages).notes == ()
     kept = render(qwen, messages[:2], continue_last=True)
     assert kept.text.endswith("<think>\nr1 <|im_end|>\n</think>\n\nanswer </think> x")
     think = [qwen.backend.token_to_id(tag) for tag in ("<think>", "</think>")]

@@ -42,6 +42,22 @@ def test_ct_08_in_any_pieces_the_split_is_the_same(text, opened, reasoning, answ
         assert _split(pieces, opened=opened)[:2] == (reasoning, answer)
 
 
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer"),
+    [
+        ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>yes", "hm", "yes"),
+        ("<|channel|>final<|message|>yes", "", "yes"),
+        ("<|channel|>analysis<|message|>hm<|end|><|start|>", "hm<|end|><|start|>", ""),
+        ("plain", "", "plain"),
+    ],
+)
+def test_channels_are_split_as_tags_are(text, reasoning, answer):
+    harmony = tags_of("{{ '<|channel|>' }}")
+    for size in range(1, len(text) + 1):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert _split(pieces, tags=harmony)[:2] == (reasoning, answer)
+
+
 @given(
     words=st.lists(st.sampled_from(["<think>", "</think>", "<", "</", "think>", " ", "\n", "a", "b"]), max_size=12),
     opened=st.booleans(),

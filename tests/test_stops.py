@@ -47,7 +47,7 @@ def test_st_02_the_beginning_of_a_stop_string_is_never_shown(pieces, frames, mat
     assert _run(("DEFG",), pieces) == (frames, matched)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(stop=STOPS, pieces=PIECES)
 def test_st_02_whatever_the_pieces_the_result_is_that_of_the_whole_text(stop, pieces):
     frames, matched = _run(stop, pieces)
@@ -55,7 +55,7 @@ def test_st_02_whatever_the_pieces_the_result_is_that_of_the_whole_text(stop, pi
     assert ((frames or [""])[-1], matched) == (expected, expected_match)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(stop=STOPS, pieces=PIECES)
 def test_st_02_exactly_the_longest_beginning_of_a_stop_string_is_held_back(stop, pieces):
     frames, matched = _run(stop, pieces)

@@ -45,6 +45,15 @@ def test_ct_08_think_tags_that_are_control_tokens_still_split_the_reply(tokenize
     assert _stream(TextStream(tokenizer), [*_ids(tokenizer, "<think>"), *reply]) == ("r1", "answer", None)
 
 
+def test_control_tokens_inside_longer_tags_reach_the_splitter_too(tmp_path):
+    backend = tiny.add(tiny.byte_level(), "<|channel>", "<channel|>", special=True)
+    folder = tiny.save(tmp_path, backend, template="{{ '<channel|>' }}", eos_token="<|im_end|>")
+    gemma = load_tokenizer(folder)
+    opening, closing = map(backend.token_to_id, ("<|channel>", "<channel|>"))
+    ids = [opening, *gemma.encode("thought\nr1"), closing, *gemma.encode("answer")]
+    assert _stream(TextStream(gemma), ids) == ("r1", "answer", None)
+
+
 def test_st_02_a_stop_string_ends_the_reply_and_is_not_shown(tokenizer):
     ids = _ids(tokenizer, "ABC", "DE", "FG", "H")
     assert _stream(TextStream(tokenizer, ("DEFG",)), ids) == ("", "ABC", "DEFG")
