@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
-import signal
-import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -40,12 +36,9 @@ from cutaway.engine.protocol import (
     PageDetail,
     Pause,
     PoolTotals,
-    PromptRendered,
-    PromptToken,
     Ready,
     Rejected,
     Resume,
-    Role,
     Sampled,
     Step,
     StepOnce,
@@ -56,8 +49,12 @@ from cutaway.engine.protocol import (
     Wait,
 )
 
+try:
+    from .scripted_replies import rendered, script, token_id, work
+except ImportError:  # beside us, when the engine process is run by its path
+    from scripted_replies import rendered, script, token_id, work
+
 SLOWLY = 0.02  # seconds a step
-ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
 
 def build(
@@ -77,7 +74,7 @@ def build(
         case "slow" | "busy":
             for done in range(100):
                 progress(LoadProgress("weights", done, 100, "tensors"))
-                _work(0.02) if load.model == "busy" else time.sleep(0.02)
+                work(0.02) if load.model == "busy" else time.sleep(0.02)
         case _:
             progress(LoadProgress("weights", 1, 1, "tensors", load.model))
     return ScriptedCore(load, emit)
@@ -188,9 +185,9 @@ class ScriptedCore:
             text = f"The prompt has {len(words)} tokens and the model's window is {self.card.window}."
             self.emit(Rejected(command.request, text, "Shorten it."))
             return
-        self.emit(_rendered(command, words, self.card.window, now))
+        self.emit(rendered(command, words, self.card.window, now))
         for sample in range(command.samples):
-            self._add(Writing(command.request, sample, 0, command, words, _script(command)), now)
+            self._add(Writing(command.request, sample, 0, command, words, script(command)), now)
 
     def _fork(self, command: Fork) -> None:
         now = time.monotonic_ns()
@@ -204,10 +201,10 @@ class ScriptedCore:
         )
         forced = [] if command.forced is None else [f" <{command.forced}>"]
         kept = source.said[: command.at] + forced
-        reply = itertools.islice(_script(submit), len(kept), None)
+        reply = itertools.islice(script(submit), len(kept), None)
         writing = Writing(command.request, 0, 0, submit, list(source.prompt), reply, said=kept)
-        rendered = _rendered(submit, source.prompt, self.card.window, now)
-        self.emit(msgspec.structs.replace(rendered, source=command.source))
+        event = rendered(submit, source.prompt, self.card.window, now)
+        self.emit(msgspec.structs.replace(event, source=command.source))
         self._add(writing, now)
         if kept:
             self.emit(TextDelta(command.request, 0, "".join(kept), len(kept), now))
@@ -288,7 +285,7 @@ class ScriptedCore:
             return
         writing.said.append(piece)
         index = len(writing.said) - 1
-        drawn = Candidate(_id(piece), piece, piece.encode("utf-8", "replace"), 2.0, -0.25, 0.8, 1.0)
+        drawn = Candidate(token_id(piece), piece, piece.encode("utf-8", "replace"), 2.0, -0.25, 0.8, 1.0)
         other = Candidate(1, " other", b" other", float("-inf"), None, 0.2, 0.0, "top_k")
         sampled.append(
             Sampled(
@@ -318,67 +315,10 @@ class ScriptedCore:
                 detail,
                 prompt_tokens=len(writing.prompt),
                 generated_tokens=len(writing.said),
-                token_ids=tuple(map(_id, writing.said)),
+                token_ids=tuple(map(token_id, writing.said)),
                 timeline=Timeline(**writing.stamps, finished_ns=now, tokens_ns=tuple(writing.tokens_ns)),
             )
         )
 
     def _totals(self) -> PoolTotals:
         return PoolTotals(self.card.pages, self.card.pages - len(self.free), 0, 0, len(self.free))
-
-
-def _rendered(command: Submit, words: list[str], window: int, now: int) -> PromptRendered:
-    role = command.messages[-1].role if command.messages else "raw"
-    known = next((r for r in ROLES if r == role), "raw")
-    ends = list(itertools.accumulate(len(word) for word in words))
-    tokens = tuple(
-        PromptToken(_id(word), word, known, start=end - len(word), end=end, bytes=word.encode("utf-8", "replace"))
-        for word, end in zip(words, ends, strict=True)
-    )
-    return PromptRendered(
-        command.request, "".join(words), tokens, 0, 0, now, now, window,
-        samples=command.samples, settings=command.settings, label=command.label or command.request,
-    )  # fmt: skip
-
-
-def _script(command: Submit) -> Iterator[str]:
-    said = command.messages[-1].content if command.messages else command.text or ""
-    said = said.removeprefix("slowly ")
-    name, rest = (*said.split(maxsplit=1), "", "")[:2]
-    match name:
-        case "count":
-            yield from (f"{n} " for n in range(1, int(rest) + 1))
-        case "forever":
-            yield from (f"{n} " for n in itertools.count(1))
-        case "recall":
-            yield " | ".join(f"{m.role}: {m.content}" for m in command.messages)
-        case "raw":
-            yield from rest.encode("latin-1", "backslashreplace").decode("unicode_escape")
-        case "fail" | "memory" | "die" | "noise":
-            yield from ("one ", "two ")
-            _go_wrong(name)
-            yield "three"
-        case _:
-            yield from re.findall(r"\s*\S+", f"You said: {said}")
-
-
-def _go_wrong(how: str) -> None:
-    if how == "fail":
-        raise RuntimeError("a kernel is broken")
-    if how == "memory":
-        raise MemoryError
-    if how == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    print("noise from a library")
-    os.write(1, b"noise from a C library\n")
-    print("and more of it", file=sys.stderr, flush=True)
-
-
-def _work(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        sum(range(1000))
-
-
-def _id(piece: str) -> int:
-    return zlib.crc32(piece.encode("utf-8", "surrogatepass")) % 1000

@@ -4,97 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
 from cutaway.engine import log, wire
 from cutaway.engine.protocol import (
     Abort,
-    AnyCommand,
-    AnyEvent,
-    CancelLoad,
-    Configure,
     Configured,
     Failed,
     Finished,
     Hello,
-    Inspect,
     Load,
     LoadProgress,
-    Metrics,
     Pause,
-    Ready,
     Rejected,
     Resume,
     Shutdown,
     Step,
     StepOnce,
-    Submit,
-    TextDelta,
     Welcome,
 )
 
-from .scripted_engine import COMMAND
+from .pipes import Pipe, running, up_to
 from .talking import PATIENCE, scripted, submit
 
-AT_ONCE = 0.25  # seconds, on a busy machine
-
-
-class Pipe:
-    """An engine process seen from as close as can be: bytes in, messages out."""
-
-    def __init__(self) -> None:
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-
-    def send(self, *commands: AnyCommand) -> None:
-        self.stdin.write(b"".join(map(wire.encode, commands)))
-        self.stdin.flush()
-
-    def events(self) -> Iterator[AnyEvent]:
-        return (wire.decode_event(payload) for payload in wire.read_payloads(self.stdout.fileno()))
-
-    def ends(self) -> int:
-        self.stdin.close()
-        return self.process.wait(PATIENCE)
-
 
 @pytest.fixture
-def start() -> Iterator[Callable[[], Pipe]]:
-    engines: list[Pipe] = []
-
-    def one() -> Pipe:
-        engines.append(Pipe())
-        return engines[-1]
-
-    yield one
-    for engine in engines:
-        engine.process.kill()
-        engine.process.wait()
-        engine.stdout.close()
-        with contextlib.suppress(BrokenPipeError):
-            engine.stdin.close()
-
-
-@pytest.fixture
-def pipe(start: Callable[[], Pipe]) -> Pipe:
-    return start()
-
-
-def up_to(pipe: Pipe, kind: type) -> list[AnyEvent]:
-    """Everything heard, the first event of this kind the last."""
-    heard: list[AnyEvent] = []
-    for event in pipe.events():
-        heard.append(event)
-        if isinstance(event, kind):
-            return heard
-    raise AssertionError(f"the engine ended after {heard[-3:]}")
+def pipe() -> Iterator[Pipe]:
+    with running() as engine:
+        yield engine
 
 
 # ------------------------------------------------------------------------------------------------- the handshake
@@ -202,14 +142,14 @@ def test_the_log_starts_anew_when_it_is_large_and_keeps_three_older_ones(tmp_pat
     assert kept == {"engine.log": "", **older}
 
 
-def test_a_state_folder_that_can_not_be_written_does_not_stop_the_engine(start, tmp_path, monkeypatch):
+def test_a_state_folder_that_can_not_be_written_does_not_stop_the_engine(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("CUTAWAY_STATE_DIR", str(blocked))
-    pipe = start()
-    pipe.send(Hello(), Load(), submit("a", "count 2"))
-    up_to(pipe, Finished)
-    assert pipe.ends() == 0
+    with running() as pipe:
+        pipe.send(Hello(), Load(), submit("a", "count 2"))
+        up_to(pipe, Finished)
+        assert pipe.ends() == 0
 
 
 # ------------------------------------------------------------------------------------------------------ idleness
@@ -285,118 +225,3 @@ async def test_a_request_name_in_use_is_refused_and_the_one_that_has_it_goes_on(
         assert (await listener.finished("a")).reason == "aborted"
     assert isinstance(rejected, Rejected)
     assert "still running" in rejected.message
-
-
-# --------------------------------------------------------------------------------------------------------- loads
-
-
-@pytest.mark.parametrize("model", ["slow", "busy"])
-async def test_ml_10_a_load_shows_progress_and_the_old_model_answers_until_it_is_cancelled(model):
-    async with scripted(Load(model="old")) as (client, listener):
-        await client.send(Load(model=model))
-        await listener.first(LoadProgress)
-        await client.send(submit("a", "count 50"))
-        asked = time.monotonic()
-        await listener.finished("a")
-        answered = time.monotonic() - asked
-        await listener.first(LoadProgress)
-        asked = time.monotonic()
-        await client.send(CancelLoad())
-        failed = await listener.first(Failed)
-        cancelled = time.monotonic() - asked
-        await client.send(submit("b", "count 1"))
-        assert (await listener.finished("b")).reason == "end"
-    assert not [e for e in listener.heard if isinstance(e, Ready)][1:]
-    assert isinstance(failed, Failed)
-    assert failed.kind == "cancelled"
-    assert f"Loading {model} was cancelled." == failed.message
-    assert cancelled < AT_ONCE
-    assert answered < 2.0, "the loader takes 2 s; the answer must not have waited for it"
-
-
-async def test_ml_10_the_new_model_takes_over_only_when_the_old_one_owes_nothing():
-    async with scripted(Load(model="old")) as (client, listener):
-        await client.send(submit("a", "slowly forever"))
-        await listener.token("a", 0)
-        await client.send(Load(model="new"))
-        await listener.until(lambda e: isinstance(e, LoadProgress) and e.stage == "swap")
-        await client.send(submit("b", "count 2"))
-        await listener.token("a", 10)
-        await client.send(Abort("a"))
-        assert (await listener.finished("a")).reason == "aborted"
-        ready = await listener.first(Ready)
-        assert isinstance(ready, Ready)
-        assert ready.card.name == "new"
-        assert (await listener.finished("b")).reason == "end"
-    order = [e for e in listener.heard if isinstance(e, (Ready, Finished))]
-    assert [type(e).__name__ for e in order] == ["Ready", "Finished", "Ready", "Finished"]
-
-
-async def test_switches_survive_a_change_of_model():
-    async with scripted(Load(model="old")) as (client, listener):
-        await client.send(Configure(policy="static", delivery="buffered", prefix_cache=False))
-        await client.send(Load(model="new"))
-        await listener.until(lambda e: isinstance(e, Ready) and e.card.name == "new")
-        configured = await listener.until(lambda e: isinstance(e, Configured) and e.switches.policy == "static")
-    assert isinstance(configured, Configured)
-    assert (configured.switches.delivery, configured.switches.prefix_cache) == ("buffered", False)
-
-
-@pytest.mark.parametrize(
-    ("model", "kind", "sentence"),
-    [
-        ("missing", "model", "There is no model called missing."),
-        ("huge", "memory", "There was not enough memory for loading huge."),
-        ("crash", "fault", "Loading crash failed with an unexpected RuntimeError."),
-    ],
-)
-async def test_a_model_that_can_not_be_loaded_leaves_the_old_one_serving(model, kind, sentence):
-    async with scripted(Load(model="old")) as (client, listener):
-        await client.send(Load(model=model))
-        failed = await listener.first(Failed)
-        await client.send(submit("a", "count 1"))
-        assert (await listener.finished("a")).reason == "end"
-    assert isinstance(failed, Failed)
-    assert (failed.kind, failed.message, failed.fatal) == (kind, sentence, False)
-
-
-def test_a_request_that_comes_while_the_first_model_loads_is_answered_by_it(pipe):
-    pipe.send(Hello(), Load(model="quick"), submit("a", "count 3"))
-    heard = up_to(pipe, Finished)
-    assert "".join(e.text for e in heard if isinstance(e, TextDelta)) == "1 2 3 "
-
-
-def test_without_a_model_requests_are_refused_and_can_be_aborted_while_one_comes(pipe):
-    pipe.send(Hello(), submit("a", "hi"))
-    events = pipe.events()
-    next(events)
-    rejected = next(events)
-    assert isinstance(rejected, Rejected)
-    assert rejected.message == "No model is loaded."
-    pipe.send(Load(model="slow"), submit("b", "hi", samples=2), Abort("b"), submit("c", "hi"), CancelLoad())
-    heard = [e for _, e in zip(range(4), (e for e in events if not isinstance(e, LoadProgress)), strict=False)]
-    assert [type(e).__name__ for e in heard] == ["Finished", "Finished", "Failed", "Rejected"]
-    assert isinstance(heard[3], Rejected)
-    assert heard[3].request == "c"
-
-
-def test_a_second_load_replaces_the_one_under_way(pipe):
-    pipe.send(Hello(), Load(model="slow"), Load(model="second"), submit("a", "count 1"))
-    heard = up_to(pipe, Finished)
-    assert [e.card.name for e in heard if isinstance(e, Ready)] == ["second"]
-
-
-def test_metrics_can_be_asked_for_without_a_model(pipe):
-    pipe.send(Hello(), Inspect(), Shutdown())
-    assert any(isinstance(e, Metrics) for e in pipe.events())
-
-
-def test_samples_of_one_request_each_get_their_own_end(pipe):
-    pipe.send(Hello(), Load(), Submit("a", text="count 2", samples=3))
-    ends = []
-    for event in pipe.events():
-        if isinstance(event, Finished):
-            ends.append(event.sample)
-            if len(ends) == 3:
-                break
-    assert sorted(ends) == [0, 1, 2]
