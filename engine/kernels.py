@@ -18,7 +18,7 @@ from pathlib import Path
 
 from . import places
 
-SOURCE = Path(__file__).with_name("kernels.cpp")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernels.cpp", "kernels_int8.h", "kernels_team.h"))
 FLAGS = ("-std=c++20", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-pthread")
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler takes
 
@@ -75,6 +75,9 @@ class Library:
         self.linear = library.cutaway_linear
         self.linear.argtypes = [POINTER(Linear), c_void_p, c_void_p, c_int64, c_int]
         self.linear.restype = None
+        self.pack = library.cutaway_pack
+        self.pack.argtypes = [POINTER(Linear), c_void_p, c_int]
+        self.pack.restype = None
         self.use_plain = library.cutaway_plain
         self.use_plain.argtypes = [c_int]
         self.use_plain.restype = None
@@ -114,8 +117,9 @@ def build(folder: Path) -> Path:
     """
     compiler = find_compiler()
     key = hashlib.sha256()
-    for part in (SOURCE.read_bytes(), repr(FLAGS).encode(), compiler.encode(), processor().encode()):
-        key.update(hashlib.sha256(part).digest())
+    texts = (source.read_text() for source in SOURCES)
+    for part in (*texts, repr(FLAGS), compiler, processor()):
+        key.update(hashlib.sha256(part.encode()).digest())
     target = folder / f"kernels-{key.hexdigest()[:24]}.so"
     if target.exists():
         return target
@@ -124,13 +128,13 @@ def build(folder: Path) -> Path:
         made = Path(scratch) / target.name
         message = ""
         for native in NATIVE:
-            command = [compiler, *FLAGS, *native, "-o", str(made), str(SOURCE)]
+            command = [compiler, *FLAGS, *native, "-o", str(made), str(SOURCES[0])]
             result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             if result.returncode == 0:
                 made.replace(target)
                 return target
             message = result.stderr.strip()[:500]
-    raise subprocess.SubprocessError(f"{compiler} can't compile {SOURCE.name}: {message}")
+    raise subprocess.SubprocessError(f"{compiler} can't compile {SOURCES[0].name}: {message}")
 
 
 def find_compiler() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from cutaway.engine import kernels, linear
-from cutaway.engine.linear import QuantLinear, dequantise, pack, quantise, quantize_model
+from cutaway.engine.linear import QuantLinear, dequantise, quantise, quantize_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -22,7 +22,8 @@ def quantised_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     groups = x.view(len(x), -1, linear.GROUP)
     top = groups.abs().amax(-1)
     inverse = torch.where(top > 0, 127 / top, 0.0)
-    return torch.round(groups * inverse.unsqueeze(-1)).view(x.shape), top / 127
+    # In float64, since the kernel multiplies and rounds in one operation.
+    return torch.round(groups.double() * inverse.double().unsqueeze(-1)).view(x.shape), top / 127
 
 
 def formula(x: torch.Tensor, values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
@@ -112,17 +113,33 @@ def test_quantised_weights_are_within_half_a_step_and_never_clipped(
     assert bool((dequantise(values, scales)[weight == 0] == 0).all())
 
 
-def test_packing_keeps_every_value_where_the_layout_says() -> None:
-    n, k = 37, 96
-    values = torch.randint(-127, 128, (n, k), dtype=torch.int8)
-    scales = torch.rand(n, k // 32).to(torch.bfloat16)
-    blocks, packed = pack(values, scales)
-    assert blocks.shape == (3, 3, 8, 16, 4)
-    for output, column in ((0, 0), (36, 95), (17, 40), (15, 33)):
-        group, inside = divmod(column, 32)
-        stored = blocks[output // 16, group, inside // 4, output % 16, inside % 4]
-        assert int(stored) - 128 == int(values[output, column])
-        assert packed[output // 16, group, output % 16] == scales[output, group]
+@given(n=st.integers(1, 100), groups=st.integers(1, 5), power=st.integers(-30, 30), seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+@needs_kernels
+def test_packed_weights_are_the_formulas_in_the_order_the_layout_says(
+    n: int, groups: int, power: int, seed: int
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    weight = torch.randn(n, groups * 32, generator=draw) * 2.0**power
+    weight[torch.rand(weight.shape, generator=draw) < 0.1] = 0
+    layer = QuantLinear(weight, None, library)
+    assert layer.data.shape == (-(-n // 16), groups, 8, 16, 4)
+    stored = layer.data.permute(0, 3, 1, 2, 4).reshape(-1, groups * 32).to(torch.int16) - 128  # [padded n, k]
+    scales = layer.scales.transpose(1, 2).reshape(-1, groups)
+    values, wanted = quantise(weight)
+    assert torch.equal(stored[:n], values.to(torch.int16))
+    assert torch.equal(scales[:n], wanted)
+    assert not stored[n:].any()
+
+
+@needs_kernels
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
+def test_activations_that_are_no_numbers_are_not_hidden(poison: float) -> None:
+    x = torch.randn(3, 64)
+    x[1, 40] = poison
+    y = QuantLinear(torch.randn(20, 64), None, library)(x)
+    assert y[1].isnan().all()
+    assert not y[[0, 2]].isnan().any()
 
 
 @needs_kernels
