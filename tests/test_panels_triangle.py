@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cutaway.engine.protocol import PromptRendered
 from cutaway.tui.panels import TrianglePanel
 from cutaway.tui.panels.triangle_grid import TriangleGrid
 from cutaway.tui.state import Chunk, Selection
@@ -91,3 +92,17 @@ async def test_a_long_prompt_is_scaled_to_the_panel():
     assert "computed 2,500 of 5,000 positions" in "\n".join(rows)
     assert square[0].count("█") <= 2
     assert any("·" * 10 in row for row in square[-5:])
+
+
+async def test_what_a_fork_shares_with_its_source_is_spared_too():
+    story = conversation()
+    story.prompts["fork"] = 10
+    story.events.append(PromptRendered("fork", "", (), 0, 0, story.now, story.now, 128, source="r1"))
+    story.step([story.lane(0, "fork", "prefill", 9, 1, (3, 4, 9), admitted=True)])
+    state, selection = told(story.events), Selection()
+    selection.select_request("fork")
+    async with hosted(TrianglePanel, state, selection, (100, 20)) as (app, _):
+        rows = app.rows()
+    assert [row.strip("╲ 0")[:2] for row in rows[1:9]] == ["░░"] * 8
+    assert rows[9].endswith("▒▒" * 9 + "██")
+    assert "computed 1 of 10 positions · shared by the fork 9" in "\n".join(rows)

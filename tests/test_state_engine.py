@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 from cutaway.engine.protocol import (
     Configured,
     Failed,
+    Finished,
     LoadProgress,
     Metrics,
     PageDetail,
@@ -16,6 +18,7 @@ from cutaway.engine.protocol import (
     Rejected,
     Switches,
     TextDelta,
+    Timeline,
     Welcome,
 )
 from cutaway.tui.state import Clock, EngineState, Letters, Limits, letter, percentile
@@ -120,6 +123,27 @@ def test_a_fork_shows_its_sources_prompt_and_the_tokens_it_took_over():
     assert token is not None
     assert token.piece == " sky"
     assert fork.samples[0].tokens_per_second() == 0
+
+
+def test_merged_iterations_leave_no_hole_in_the_prefill_and_claim_no_step_for_their_tokens():
+    story = Story().begin().ask("r", ["w"] * 40)
+    story.step([story.lane(0, "r", "prefill", 0, 8, (1,))])
+    lane = story.lane(0, "r", "prefill", 24, 16, (1, 2, 3))
+    tokens = [story.token("r", "a"), story.token("r", "b")]
+    story.step([lane], tokens)
+    story.events = [
+        msgspec.structs.replace(event, merged=2) if getattr(event, "sampled", ()) else event for event in story.events
+    ]
+    state = told(story.events)
+    sample = state.requests["r"].samples[0]
+    assert [(c.start, c.count, c.iteration) for c in sample.chunks] == [(0, 8, 0), (8, 16, -1), (24, 16, 1)]
+    assert sample.made == [(-1, -1), (1, 0)]
+    prefill = tuple((start, 8, start, start + 5) for start in range(0, 40, 8))
+    end = Finished("r", 0, "end", timeline=Timeline(prefill=prefill))
+    state.apply(end)
+    assert [(c.start, c.count, c.iteration) for c in sample.chunks] == [
+        (0, 8, 0), (8, 8, -1), (16, 8, -1), (24, 8, -1), (32, 8, -1)
+    ]  # fmt: skip
 
 
 def test_finish_times_come_side_by_side_for_the_same_work():

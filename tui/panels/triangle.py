@@ -44,7 +44,7 @@ class TrianglePanel(Panel):
         gutter = len(count(length)) + 1 if width >= 24 else 0
         grid = TriangleGrid(
             length,
-            found.sample.cached if found.sample else 0,
+            _given(found.sample),
             found.sample.chunks if found.sample else (),
             width - gutter,
             room,
@@ -75,6 +75,8 @@ class TrianglePanel(Panel):
         parts = [f"computed {count(done)} of {count(length)} positions"]
         if sample.cached:
             parts.append(f"spared {count(sample.cached)}")
+        if shared := min(_given(sample), length) - sample.cached:
+            parts.append(f"shared by the fork {count(shared)}")
         if took:
             parts += [f"{duration(took)} in the model", f"{rate(done * 1e9 / took)} tok/s"]
         parts.append(f"{count(len(sample.chunks))} chunk{'s' if len(sample.chunks) > 1 else ''}")
@@ -88,6 +90,13 @@ class TrianglePanel(Panel):
 
     def titles(self) -> tuple[str, str]:
         return self.TITLE, f"{self._name} · {count(self._length)} × {count(self._length)}" if self._length else ""
+
+
+def _given(sample: SampleState | None) -> int:
+    """Positions [0, n) that were there already: from the prefix cache, or in a fork's shared pages."""
+    if sample is None:
+        return 0
+    return max(sample.cached, sample.chunks[0].start if sample.chunks else 0)
 
 
 def _style(cell: Cell) -> str:

@@ -213,10 +213,13 @@ class EngineState:
             sample = known.samples.get(int(number)) if known and number.isdecimal() else None
             if sample is not None:
                 sample.preemptions += 1
+        # Of several iterations in one event, it is known only for the newest tokens which of them drew it.
+        newest = {(token.request, token.sample): token.index for token in event.sampled} if event.merged else {}
         for token in event.sampled:
-            self._sampled(token, event, received_ns)
+            late = newest.get((token.request, token.sample), token.index) == token.index
+            self._sampled(token, event.iteration if late else -1, received_ns)
 
-    def _sampled(self, token: Sampled, step: Step, received_ns: int) -> None:
+    def _sampled(self, token: Sampled, iteration: int, received_ns: int) -> None:
         request = self._request(token.request)
         sample = request.sample(token.sample)
         if sample is None:
@@ -228,7 +231,7 @@ class EngineState:
         self.timeline.transport_ns.append(self.clock.transport_ns(token.time_ns, received_ns))
         missing = token.index + 1 - len(sample.tokens)
         room = self._room(missing, token.request) if 0 < missing <= self.limits.tokens else 0
-        self._tokens += sample.drew(token, step.iteration, room)
+        self._tokens += sample.drew(token, iteration, room)
         if token.candidates and 0 <= token.index < len(sample.tokens):
             self._with_candidates.append((token.request, token.sample, token.index))
             while len(self._with_candidates) > self.limits.candidates:

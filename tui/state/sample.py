@@ -14,7 +14,10 @@ Channel: TypeAlias = Literal["answer", "reasoning"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chunk:
-    """Positions [start, start + count) computed in one iteration, on the way through the prompt."""
+    """Positions [start, start + count) computed in one iteration, on the way through the prompt.
+
+    `iteration` and `lane` are -1 where merged events did not tell them.
+    """
 
     start: int
     count: int
@@ -151,6 +154,10 @@ class SampleState:
             self.decode_ns += step.run_ns
             return
         self.prefill_ns += step.run_ns
+        unseen = self.chunks[-1].end if self.chunks else self.cached
+        if step.merged and lane.start > unseen and len(self.chunks) < self.limits.chunks:
+            # The iterations folded into this one computed what lies between; nobody told which did what.
+            self.chunks.append(Chunk(unseen, lane.start - unseen, lane.phase, -1, -1, step.started_ns, 0))
         if len(self.chunks) < self.limits.chunks:
             began = step.started_ns + step.schedule_ns
             self.chunks.append(Chunk(lane.start, lane.count, lane.phase, step.iteration, lane.lane, began, step.run_ns))
@@ -167,7 +174,7 @@ class SampleState:
         self.first_token_ns = self.first_token_ns or token.time_ns
         if self.latest is None or token.index >= self.latest.index:
             self.latest = token
-        made = (iteration, self.lane)
+        made = (iteration, self.lane) if iteration >= 0 else (-1, -1)
         have = len(self.tokens)
         if 0 <= token.index < have:
             self.tokens[token.index] = token
@@ -217,4 +224,10 @@ class SampleState:
         self.queued_ns = line.queued_ns or self.queued_ns
         self.scheduled_ns = line.scheduled_ns or self.scheduled_ns
         self.first_token_ns = line.first_token_ns or self.first_token_ns
+        if any(chunk.iteration < 0 for chunk in self.chunks):
+            known = {(chunk.start, chunk.count): chunk for chunk in self.chunks if chunk.iteration >= 0}
+            self.chunks = [
+                known.get((start, count)) or Chunk(start, count, "prefill", -1, -1, began, max(0, over - began))
+                for start, count, began, over in line.prefill[: self.limits.chunks]
+            ] or self.chunks
         self.finished_ns = line.finished_ns or (self.latest.time_ns if self.latest else 0)
