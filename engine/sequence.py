@@ -17,8 +17,8 @@ class Status(enum.Enum):
 class Sequence:
     """Tokens, how many of them have keys and values in pages, and which pages.
 
-    The scheduler owns `status`, `lane`, `block_table`, `computed`, `cached`, `preemptions` and `overtaken`; the
-    core appends to `tokens`.
+    The scheduler owns `status`, `lane`, `block_table`, `computed`, `cached`, `preemptions`, `overtaken` and what
+    follows them; the core appends to `tokens`.
     """
 
     request: str
@@ -34,6 +34,8 @@ class Sequence:
     preemptions: int = 0
     overtaken: int = 0
     arrival: int = 0  # order of arrival, given by the scheduler
+    remains: tuple[tuple[int, int], ...] = ()  # (page, generation) of its computed pages, once it has finished
+    chain: list[bytes] = dataclasses.field(default_factory=list)  # names of its full pages, made when first needed
 
     @property
     def key(self) -> str:
