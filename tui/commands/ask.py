@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from ...engine.protocol import AnyEvent, Finished, Message, Rejected, SamplingSettings, Submit, TextDelta
+from ...engine.protocol import Finished, Message, SamplingSettings, Submit
 from . import exits, question, stats
 from .conversing import Conversation
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
 from .output import Output
+from .replies import Replies
 
 REQUEST = "ask"
 
@@ -57,13 +58,13 @@ async def answer(
         samples=samples,
         delivery="buffered" if flags.buffered else "streamed",
     )
-    replies = _Replies(output, samples)
+    replies = Replies(output)
+    replies.begin(REQUEST, samples)
     try:
         card = await conversation.open()
         ends = await conversation.ask(submit, (lambda event: None) if as_json else replies.show)
     finally:
-        if not as_json:
-            output.end_line()
+        replies.rest()
         await conversation.close()
     for end in ends:
         if told := describe_end(end):
@@ -74,34 +75,6 @@ async def answer(
     if any(end.reason == "failed" for end in ends):
         return exits.FAILED
     return exits.INTERRUPTED if any(end.reason == "aborted" for end in ends) else exits.OK
-
-
-class _Replies:
-    """The first unfinished sample is shown as it is written, the ones after it when their turn comes."""
-
-    def __init__(self, output: Output, samples: int) -> None:
-        self._output = output
-        self._waiting: list[list[str]] = [[] for _ in range(samples)]
-        self._ended = [False] * samples
-        self._turn = 0
-
-    def show(self, event: AnyEvent) -> None:
-        if isinstance(event, TextDelta) and event.channel == "answer":
-            self._waiting[event.sample].append(event.text)
-        elif isinstance(event, Finished):
-            self._ended[event.sample] = True
-        elif not isinstance(event, Rejected):
-            return
-        while self._turn < len(self._ended):
-            if self._waiting[self._turn]:
-                self._output.write("".join(self._waiting[self._turn]))
-                self._waiting[self._turn].clear()
-            if not self._ended[self._turn]:
-                return
-            self._turn += 1
-            if self._turn < len(self._ended):
-                self._output.end_line()
-                self._output.write(f"--- {self._turn + 1} of {len(self._ended)} ---\n")
 
 
 def describe_end(end: Finished) -> str:

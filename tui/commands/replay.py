@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from ...engine.protocol import Failed, Finished, PromptRendered, Rejected, TextDelta
+from ...engine.protocol import Failed, Finished, PromptRendered, Rejected
 from ...engine.replay import ReplayEngine
 from . import exits
 from .ask import describe_end
 from .output import Output
+from .replies import Replies
 
 LONGEST_GAP = 2.0  # seconds: nobody wants to watch somebody think
 
@@ -35,24 +36,24 @@ def command(file: Path, speed: float, instant: bool, as_json: bool) -> int:
 
 async def _play(engine: ReplayEngine, as_json: bool) -> int:
     output = Output()
+    replies = Replies(output)
     await engine.start()
     async for event in engine.events():
         if as_json:
             output.write_event(event)
             continue
+        replies.show(event)
         match event:
-            case PromptRendered(text=text, request=request):
-                output.write(f"--- {request}\n{text}")
-            case TextDelta(text=text):
-                output.write(text)
+            case PromptRendered():
+                replies.begin(
+                    event.request, event.samples, f"--- {event.label or event.request} ---\n{event.text.rstrip()}\n"
+                )
             case Finished():
-                output.end_line()
                 if told := describe_end(event):
-                    exits.say(told)
-            case Rejected(message=message) | Failed(message=message):
-                output.end_line()
-                exits.say(f"[{message}]")
+                    exits.say(f"{event.request}: {told}")
+            case Rejected() | Failed():
+                exits.say(f"[{event.message}]")
             case _:
                 pass
-    output.end_line()
+    replies.rest()
     return exits.OK
