@@ -132,6 +132,7 @@ class EngineCore:
             sample = self.sample_of(work.sequence.request, work.sequence.sample)
             if error is not None:
                 endings.append(self._end(sample, "failed", str(error), now))
+                endings += self._never_started(sample.request, "failed", str(error))
                 continue
             if draw is None:
                 continue
@@ -152,12 +153,20 @@ class EngineCore:
         ending = self.replies.finish(sample, reason, detail, now)
         self.totals.finished(ending.timeline)
         request = sample.request
+        if reason in ("aborted", "failed"):
+            request.never_started = range(len(request.samples), request.wanted)
+            request.wanted = len(request.samples)
         if request.done:
             self.requests.pop(request.name, None)
             self.finished[request.name] = request
             while len(self.finished) > REMEMBERED:
                 self.finished.popitem(last=False)
         return ending
+
+    def _never_started(self, request: Request, reason: FinishReason, detail: str) -> list[Finished]:
+        """Endings of samples that were asked for and never forked, because the first one ended too soon."""
+        missing, request.never_started = request.never_started, range(0)
+        return [Finished(request.name, number, reason, detail) for number in missing]
 
     def end_now(self, sample: Sample, reason: FinishReason, detail: str) -> None:
         """End a sample outside an iteration and say so."""
@@ -231,8 +240,8 @@ class EngineCore:
         if request is None:
             return
         now = time.monotonic_ns()
-        request.wanted = len(request.samples)
-        for ending in [self._end(s, "aborted", "", now) for s in request.samples if s.reason is None]:
+        endings = [self._end(s, "aborted", "", now) for s in request.samples if s.reason is None]
+        for ending in (*endings, *self._never_started(request, "aborted", "")):
             self.emit(ending)
 
     def idle_check(self) -> None:

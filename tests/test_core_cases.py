@@ -387,6 +387,23 @@ def test_ml_08_one_lane_out_of_memory_leaves_the_other_alone(folder: Path) -> No
     assert driver.complete([3, 4, 5], name="next") == expected
 
 
+def test_every_sample_asked_for_ends_when_the_first_one_fails_or_is_aborted(folder: Path) -> None:
+    driver, runner = tiny_folder.scripted(folder, {"failing": [7], "aborted": [7]}, token_budget=8)
+
+    def fail(plan: StepPlan) -> None:
+        if any(work.sequence.request == "failing" for work in plan.work):
+            raise MemoryError
+
+    runner.before = fail
+    driver.submit("failing", [5] * 20, samples=3)
+    driver.submit("aborted", [6] * 20, samples=3)
+    driver.core.step()
+    driver.send(Abort("aborted"))
+    assert [driver.finished("failing", n).reason for n in range(3)] == ["failed"] * 3
+    assert [driver.finished("aborted", n).reason for n in range(3)] == ["aborted"] * 3
+    assert not driver.core.has_work
+
+
 # -------------------------------------------------------------------------------------------------------- branches
 
 
