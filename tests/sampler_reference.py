@@ -100,7 +100,8 @@ def expect(raw: np.ndarray, row: SampleRow) -> Expected:
     edge = 1.0
     if settings.min_p > 0:
         shares = {token: tempered[token] / tempered[order[0]] for token in kept}
-        edge = min([edge, *(abs(share - settings.min_p) for share in shares.values() if share < 1)])
+        lower = [share for token, share in shares.items() if edited[token] < edited[order[0]]]
+        edge = min([edge, *(abs(share - settings.min_p) for share in lower)])
         for token in kept:
             if shares[token] < settings.min_p:
                 cuts[token] = "min_p"
