@@ -44,7 +44,7 @@ from .request import Request, Sample
 from .runner import Runner
 from .sampler import Sampler
 from .scheduler import Scheduler
-from .settings import check
+from .switchboard import configure
 from .tokenizer import Tokenizer
 
 REMEMBERED = 64  # finished requests that can still be forked
@@ -196,14 +196,14 @@ class EngineCore:
             case Abort(request=name):
                 self.abort(name)
             case Configure():
-                self._configure(command)
+                configure(self, command)
             case Pause():
-                self._switch(paused=True)
+                self.switch(paused=True)
             case StepOnce(count=count):
                 self.credit += max(0, count)
             case Resume():
                 self.credit = 0
-                self._switch(paused=False)
+                self.switch(paused=False)
             case Inspect(page=None):
                 running = sum(s.sequence.lane >= 0 for r in self.requests.values() for s in r.samples)
                 alive = sum(s.reason is None for r in self.requests.values() for s in r.samples)
@@ -254,41 +254,8 @@ class EngineCore:
             self.abort(name)
         self._tell_page_changes()
 
-    def _configure(self, command: Configure) -> None:
-        if command.request is not None:
-            self._configure_request(command)
-            return
-        limits = {"token_budget": command.token_budget, "max_lanes": command.max_lanes}
-        for field, value in limits.items():
-            if value is not None and not 1 <= value <= 65536:
-                raise SettingError(field, f"{field} must be a whole number from 1 to 65536, not {value}.")
-        if self.card.attention == "fallback" and (command.max_lanes or command.prefix_cache or command.token_budget):
-            raise SettingError(
-                "max_lanes", "This model is served one request at a time; lanes, budget and prefix cache do not apply."
-            )
-        names = ("policy", "prefix_cache", "kv_reuse", "delivery", "inspect", "token_budget", "max_lanes")
-        changes = {n: getattr(command, n) for n in names if getattr(command, n) is not None}
-        for name in ("policy", "prefix_cache", "kv_reuse", "token_budget", "max_lanes"):
-            if name in changes:
-                setattr(self.scheduler, name, changes[name])
-        if "delivery" in changes:
-            now = time.monotonic_ns()
-            for request in self.requests.values():
-                request.delivery = changes["delivery"]
-                if request.delivery == "streamed":
-                    self.replies.deliver(request, now)
-        self._switch(**changes)
-
-    def _configure_request(self, command: Configure) -> None:
-        request = self.requests.get(command.request or "")
-        if request is None or command.settings is None:
-            return
-        request.settings = check(command.settings, self.card.vocabulary)
-        for sample in request.samples:
-            end, request.window_detail = self.intake.limits.end(sample.sequence.prompt_length, request.settings)
-            sample.sequence.max_length = max(end, len(sample.sequence) + 1)
-
-    def _switch(self, **changes: object) -> None:
+    def switch(self, **changes: object) -> None:
+        """Record switches that have changed, and tell how all of them stand."""
         self.switches = msgspec.structs.replace(self.switches, **changes)
         self.emit(Configured(self.switches))
 
