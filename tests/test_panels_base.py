@@ -17,8 +17,8 @@ from cutaway.tui.panels import (
     TokenRow,
     TrianglePanel,
 )
-from cutaway.tui.panels.line import Line, joined
-from cutaway.tui.panels.panel import MIN_INTERVAL_NS, wrap
+from cutaway.tui.panels.line import Line, joined, wrap
+from cutaway.tui.panels.panel import MIN_INTERVAL_NS
 from cutaway.tui.state import EngineState, Selection
 from hypothesis import given, settings
 from hypothesis import strategies as st

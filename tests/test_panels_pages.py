@@ -106,7 +106,7 @@ async def test_without_kv_reuse_the_recomputed_positions_stand_against_the_neede
     state = told(story.events)
     async with hosted(PagesPanel, state, size=(100, 20)) as (app, _):
         text = "\n".join(app.rows())
-    assert "KV reuse is off: computed 12 positions this step, reuse needs 1" in text
+    assert "KV reuse is off · computed 12 positions this step · reuse needs 1" in text
     assert state.requests["r1"].recomputed == 11
 
 

@@ -109,7 +109,7 @@ class CandidatesPanel(Panel):
         settings = self._found.request.settings if self._found.request else None
         if settings is not None and settings.candidates == 0:
             return "this request reports no candidates (candidates is 0)"
-        return f"no candidates here; they are kept for the newest {self.state.limits.candidates:,} tokens"
+        return f"no candidates: not reported, or older than the newest {self.state.limits.candidates:,} tokens"
 
     def titles(self) -> tuple[str, str]:
         found = self._found

@@ -81,3 +81,17 @@ def joined(parts: Iterable[str], width: int, style: str = "", between: str = " Â
             return line.add(f" {MORE}", style) if line.width + 2 <= width else line
         line.add(text, style)
     return line
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Text in rows of at most `width` characters, broken at spaces where there are any."""
+    rows: list[str] = []
+    rest = safe(text)
+    while rest and width > 0:
+        cut = len(rest)
+        if cut > width:
+            cut = rest.rfind(" ", 1, width + 1)
+            cut = width if cut < 1 else cut
+        rows.append(rest[:cut])
+        rest = rest[cut:].lstrip(" ")
+    return rows

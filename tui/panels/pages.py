@@ -118,29 +118,24 @@ class PagesPanel(Panel):
                 facts += [f"{count(pool.evictions)} evicted", f"{count(pool.copies)} copied"]
             rows.append(joined(facts, width))
         work = self._work()
-        if height >= 4 and work is not None:
-            rows.append(work)
+        if height >= 4 and work:
+            rows.append(joined(work, width, "dim" if self.state.switches.kv_reuse else "warn"))
         if height >= 5:
             rows += self._selected(width, height >= 7)
         if height >= 9:
             rows.append(joined(LEGEND, width, "dim", "  "))
         return rows
 
-    def _work(self) -> Line | None:
+    def _work(self) -> list[str]:
         """What KV reuse saves, or what its absence costs, in the newest iteration."""
         records = self.state.lanes.records
         if not records or not records[-1].computed:
-            return None
+            return []
         last = records[-1]
-        useful = last.computed - last.padding
+        useful = count(last.computed - last.padding)
         if self.state.switches.kv_reuse:
-            text = f"reuse: computed {count(useful)} this step; recomputing every prefix: "
-            return Line(text, "dim").add(f"{count(last.recompute_needs)} (derived)", "dim")
-        return (
-            Line("KV reuse is off", "warn")
-            .add(f": computed {count(useful)} positions this step, ")
-            .add(f"reuse needs {count(last.reuse_needs)}", "strong")
-        )
+            return [f"KV reuse: computed {useful}", f"without it {count(last.recompute_needs)} (derived)"]
+        return ["KV reuse is off", f"computed {useful} positions this step", f"reuse needs {count(last.reuse_needs)}"]
 
     def _selected(self, width: int, contents: bool) -> list[Line]:
         page = self._found.page

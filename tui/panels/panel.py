@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..state import EngineState, RequestState, Resolved, Selection, resolve, selected_request
-from .line import Line, safe
+from .line import Line, safe, wrap
 from .messages import SelectionChanged
 
 MIN_INTERVAL_NS = 60_000_000  # at most 15 repaints a second, with some slack for the timer that polls
@@ -303,17 +303,3 @@ class Panel(ScrollView, can_focus=True):
             top = y + rows - height
         self._left_at = max(0, min(top, round(self.max_scroll_y)))
         self.scroll_to(y=self._left_at, animate=False, force=True)
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """Text in rows of at most `width` characters, broken at spaces where there are any."""
-    rows: list[str] = []
-    rest = safe(text)
-    while rest and width > 0:
-        cut = len(rest)
-        if cut > width:
-            cut = rest.rfind(" ", 1, width + 1)
-            cut = width if cut < 1 else cut
-        rows.append(rest[:cut])
-        rest = rest[cut:].lstrip(" ")
-    return rows

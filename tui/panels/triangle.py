@@ -11,6 +11,7 @@ from .triangle_grid import Cell, TriangleGrid
 from .units import count, duration, rate
 
 STYLES = {"future": "dim", "spared": "accent", "reused": "accent", "pending": "dim"}
+BESIDE = 34  # cells that the facts need beside the square
 LEGEND = ("█▓ computed", "░ spared by the prefix cache", "▒ read from it", "· to come", "╲ the future")
 
 
@@ -38,19 +39,20 @@ class TrianglePanel(Panel):
         self._length = length
         if not length:
             return [Line("the prompt is not known yet", "dim")]
-        facts = self._facts(length, found.sample, width)
-        legend = [joined(LEGEND, width, "dim", "  ")] if height >= min(16, length + 3) and height >= 6 else []
-        room = height - len(facts) - len(legend) if height > len(facts) + 2 else height
-        gutter = len(count(length)) + 1 if width >= 24 else 0
-        grid = TriangleGrid(
-            length,
-            _given(found.sample),
-            found.sample.chunks if found.sample else (),
-            width - gutter,
-            room,
-        )
-        rows = [self._row(grid, row, gutter) for row in range(grid.rows)]
-        return rows + (facts if room < height else []) + legend
+        sample, gutter = found.sample, len(count(length)) + 1 if width >= 24 else 0
+        facts = _facts(length, sample)
+        beside = gutter + 2 * min(height, length) + 2
+        if height >= 3 and width - beside >= BESIDE:
+            rows = self._square(length, sample, beside - 2 - gutter, height, gutter)
+            return _side_by_side(rows, [*facts, *LEGEND], beside, height)
+        below = [joined(facts, width)] if height >= 4 else []
+        if height >= min(16, length + 2) and height >= 6:
+            below.append(joined(LEGEND, width, "dim", "  "))
+        return self._square(length, sample, width - gutter, height - len(below), gutter) + below
+
+    def _square(self, length: int, sample: SampleState | None, columns: int, rows: int, gutter: int) -> list[Line]:
+        grid = TriangleGrid(length, _given(sample), sample.chunks if sample else (), columns, rows)
+        return [self._row(grid, row, gutter) for row in range(grid.rows)]
 
     def _row(self, grid: TriangleGrid, row: int, gutter: int) -> Line:
         positions = grid.positions(row)
@@ -67,29 +69,38 @@ class TrianglePanel(Panel):
             text += cell.text
         return line.add(text, style)
 
-    def _facts(self, length: int, sample: SampleState | None, width: int) -> list[Line]:
-        if sample is None or not sample.chunks:
-            return [Line(f"{count(length)} positions, none computed yet", "dim")]
-        done = sum(min(chunk.end, length) - chunk.start for chunk in sample.chunks if chunk.start < length)
-        took = sum(chunk.took_ns for chunk in sample.chunks)
-        parts = [f"computed {count(done)} of {count(length)} positions"]
-        if sample.cached:
-            parts.append(f"spared {count(sample.cached)}")
-        if shared := min(_given(sample), length) - sample.cached:
-            parts.append(f"shared by the fork {count(shared)}")
-        if took:
-            parts += [f"{duration(took)} in the model", f"{rate(done * 1e9 / took)} tok/s"]
-        parts.append(f"{count(len(sample.chunks))} chunk{'s' if len(sample.chunks) > 1 else ''}")
-        rows = [joined(parts, width)]
-        last = sample.chunks[-1]
-        pairs = sum(_pairs(chunk.start, min(chunk.end, length)) for chunk in sample.chunks if chunk.start < length)
-        parts = [f"last chunk {count(last.start)}–{count(last.end - 1)}", f"step {count(last.iteration)}"]
-        parts += [f"lane {last.lane}", f"{count(pairs)} query-key pairs (derived)"]
-        rows.append(joined(parts, width, "dim"))
-        return rows
-
     def titles(self) -> tuple[str, str]:
         return self.TITLE, f"{self._name} · {count(self._length)} × {count(self._length)}" if self._length else ""
+
+
+def _side_by_side(rows: list[Line], facts: list[str], column: int, height: int) -> list[Line]:
+    """The square left, the facts right of it, one a row."""
+    rows = rows + [Line() for _ in range(min(height, len(facts)) - len(rows))]
+    for row, fact in zip(rows, facts, strict=False):
+        row.pad_to(column).add(fact, "dim" if fact in LEGEND else "")
+    return rows
+
+
+def _facts(length: int, sample: SampleState | None) -> list[str]:
+    """What was computed and what it took, the most telling first."""
+    if sample is None or not sample.chunks:
+        return [f"{count(length)} positions, none computed yet"]
+    chunks = [chunk for chunk in sample.chunks if chunk.start < length]
+    done = sum(min(chunk.end, length) - chunk.start for chunk in chunks)
+    took = sum(chunk.took_ns for chunk in sample.chunks)
+    parts = [f"computed {count(done)} of {count(length)} positions"]
+    if sample.cached:
+        parts.append(f"spared {count(sample.cached)}")
+    if shared := min(_given(sample), length) - sample.cached:
+        parts.append(f"shared by the fork {count(shared)}")
+    if took:
+        parts += [f"{duration(took)} in the model", f"{rate(done * 1e9 / took)} tok/s"]
+    last, number = sample.chunks[-1], len(sample.chunks)
+    parts.append(f"{count(number)} chunk{'s' if number > 1 else ''}, last {count(last.start)}–{count(last.end - 1)}")
+    if last.iteration >= 0:
+        parts.append(f"step {count(last.iteration)}, lane {last.lane}")
+    pairs = sum(_pairs(chunk.start, min(chunk.end, length)) for chunk in chunks)
+    return [*parts, f"{count(pairs)} query-key pairs (derived)"]
 
 
 def _given(sample: SampleState | None) -> int:

@@ -8,7 +8,7 @@ def milliseconds(ns: float) -> str:
     value = ns / 1e6
     if value == 0:
         return "0"
-    return f"{value:.2g}" if value < 1 else f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+    return f"{value:.2g}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
 
 
 def duration(ns: float) -> str:

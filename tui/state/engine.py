@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -278,10 +277,9 @@ class EngineState:
         self._show(request, sample)
 
     def _finish_record(self, request: RequestState, sample: SampleState, began: int) -> FinishRecord:
-        digest = blake2b(",".join(str(token.id) for token in request.prompt).encode(), digest_size=8)
         newest = self.lanes.records[-1] if self.lanes.records else None
         return FinishRecord(
-            key=f"{request.rendered.label if request.rendered else ''}/{sample.sample}/{digest.hexdigest()}",
+            key=f"{request.work}/{sample.sample}",
             label=request.label,
             request=request.request,
             sample=sample.sample,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from hashlib import blake2b
 from typing import Literal, TypeAlias
 
 from ...engine.protocol import Delivery, PromptRendered, PromptToken, Rejected, Sampled, SamplingSettings
@@ -52,6 +53,12 @@ class RequestState:
     @property
     def prompt(self) -> tuple[PromptToken, ...]:
         return self.rendered.tokens if self.rendered else ()
+
+    @property
+    def work(self) -> str:
+        """The same for requests with the same label and prompt tokens: what two policies can be compared on."""
+        digest = blake2b(",".join(str(token.id) for token in self.prompt).encode(), digest_size=8)
+        return f"{self.rendered.label if self.rendered else ''}/{digest.hexdigest()}"
 
     @property
     def submitted_ns(self) -> int:
