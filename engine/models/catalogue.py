@@ -49,7 +49,7 @@ def path(spec: str) -> Path:
     Raises `ModelError` when it is not on this machine, or not converted yet.
     """
     if not spec or spec.lower() == default.DEFAULT.name.lower():
-        found = default.find_default()
+        found = default.find_default(default.DEFAULT)
         if found:
             return found.folder
         there = hub.cached(HubId(default.DEFAULT.hub))

