@@ -12,7 +12,7 @@ import torch
 from . import attention, kernel_choice, selftest, weights
 from .core import EngineCore
 from .decode_step import DecodeStep
-from .errors import ModelError, OutOfMemory, SettingError
+from .errors import LoadCancelled, OutOfMemory, SettingError
 from .fallback import FallbackRunner
 from .intake import Intake, Limits
 from .kv_cache import KVCache, LayerShape
@@ -53,7 +53,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     parameters = sum(p.numel() for p in model.parameters())
     kernel = kernel_choice.prepare(model, precision)
     if cancelled():
-        raise ModelError("Loading was cancelled.")
+        raise LoadCancelled("Loading was cancelled.")
 
     window = min(load.window or 2**31, int(getattr(text_config, "max_position_embeddings", 0) or 4096))
     reason = selftest.unsupported_layers(text_config)

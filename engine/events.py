@@ -127,9 +127,17 @@ class PromptRendered(Event, frozen=True):
     notes: tuple[str, ...] = ()
     label: str = ""
     samples: int = 1
+    delivery: Delivery = "streamed"
     source: str = ""  # the request this one was forked from
     kept: tuple[Sampled, ...] = ()  # a fork's tokens taken over from its source, and the forced one
     settings: SamplingSettings = SamplingSettings()
+
+
+class SettingsChanged(Event, frozen=True):
+    """A running request draws by other settings from the next iteration on."""
+
+    request: str
+    settings: SamplingSettings
 
 
 class TextDelta(Event, frozen=True):

@@ -81,6 +81,7 @@ def fork_request(core: EngineCore, command: Fork) -> None:
             rendered_ns=now,
             window=core.intake.limits.window,
             label=request.label,
+            delivery=request.delivery,
             source=command.source,
             kept=tuple(kept),
             settings=settings,
@@ -89,11 +90,11 @@ def fork_request(core: EngineCore, command: Fork) -> None:
     core.requests[request.name] = request
     core.finished.pop(request.name, None)
     sample.stamps.queued_ns = now
+    ending = None, ""
     for event in kept:
-        reason, why = core.replies.append(sample, event, grow=False)
-        if reason is not None:
-            core.end_now(sample, reason, why)
-            return
+        ending = core.replies.append(sample, event, grow=False)
+    if ending[0] is not None:
+        core.end_now(sample, *ending)
     # A seeded reply draws its i-th token with its i-th number, whichever branch it is on.
     sample.random.seek(len(sample.generated))
 

@@ -100,6 +100,7 @@ class Intake:
             notes=prompt.notes,
             label=request.label,
             samples=command.samples,
+            delivery=request.delivery,
             settings=settings,
         )
         return request, event

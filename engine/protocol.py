@@ -42,6 +42,7 @@ from .events import (
     Ready,
     Rejected,
     SelfTest,
+    SettingsChanged,
     Switches,
     TextDelta,
     Timeline,
@@ -92,6 +93,7 @@ AnyEvent: TypeAlias = (
     | Ready
     | Configured
     | PromptRendered
+    | SettingsChanged
     | Step
     | TextDelta
     | Finished
@@ -143,6 +145,7 @@ __all__ = [
     "Sampled",
     "SamplingSettings",
     "SelfTest",
+    "SettingsChanged",
     "Shutdown",
     "Step",
     "StepOnce",

@@ -74,7 +74,7 @@ class Replies:
             self._say(sample, channel, text, event.time_ns)
         if matched is not None:
             return "stop", matched
-        if len(sample.sequence) >= sample.sequence.max_length:
+        if sample.sequence.prompt_length + len(sample.generated) >= sample.sequence.max_length:
             return "length", request.window_detail
         return None, ""
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .errors import SettingError
-from .protocol import Configure, SamplingSettings
+from .protocol import Configure, SamplingSettings, SettingsChanged
 from .settings import check
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def _configure_request(core: EngineCore, name: str, settings: SamplingSettings) 
     if request is None:
         return
     request.settings = check(settings, core.card.vocabulary)
+    core.emit(SettingsChanged(name, request.settings))
     for sample in request.samples:
         end, request.window_detail = core.intake.limits.end(sample.sequence.prompt_length, request.settings)
         sample.sequence.max_length = max(end, len(sample.sequence) + 1)

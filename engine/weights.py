@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .errors import ModelError, OutOfMemory
+from .errors import LoadCancelled, ModelError, OutOfMemory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -40,7 +40,7 @@ def load(folder: Path, config: Any, dtype: torch.dtype, device: torch.device, ca
     try:
         model = _from_folder(folder, config, dtype)
         if cancelled():
-            raise ModelError("Loading was cancelled.")
+            raise LoadCancelled("Loading was cancelled.")
         return model.to(device).eval().requires_grad_(False)
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise OutOfMemory(f"There is no room for the weights of {folder.name} on {device}.", _SMALLER) from error

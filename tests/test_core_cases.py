@@ -17,6 +17,7 @@ from cutaway.engine.protocol import (
     PromptRendered,
     Rejected,
     SamplingSettings,
+    SettingsChanged,
     Step,
     Submit,
 )
@@ -427,6 +428,29 @@ def test_fr_03_a_reply_goes_on_from_another_token_on_shared_pages(tiny: Driver) 
     )
     assert tiny.ids("branch") == [*tiny.ids("r")[:3], other, *expected]
     assert len(tiny.ids("branch")) == 12
+
+
+def test_a_fork_past_the_limit_keeps_what_it_was_given_and_ends(tiny: Driver) -> None:
+    settings = SamplingSettings(temperature=0.0, max_tokens=2, ignore_eos=True)
+    tiny.complete([5, 6, 7], settings, "r")
+    tiny.send(Fork("branch", "r", at=2, forced=9))
+    tiny.run()
+    assert tiny.ids("branch") == [*tiny.ids("r"), 9]
+    assert tiny.finished("branch").reason == "length"
+    assert tiny.core.scheduler.pool.totals().used == 0
+
+
+def test_live_settings_are_told_and_take_effect_at_the_next_token(tiny: Driver) -> None:
+    hot = SamplingSettings(temperature=1.0, allowed_ids=(7, 8), max_tokens=12, ignore_eos=True)
+    tiny.submit("r", [5, 6, 7], hot)
+    tiny.run(until=lambda: len(tiny.sampled("r")) == 4)
+    only = SamplingSettings(temperature=1.0, allowed_ids=(9,), max_tokens=6, ignore_eos=True)
+    tiny.send(Configure(request="r", settings=only))
+    tiny.run()
+    [told] = tiny.of(SettingsChanged)
+    assert told.settings == only
+    assert set(tiny.ids("r")[:4]) <= {7, 8}
+    assert tiny.ids("r")[4:] == [9, 9]
 
 
 def test_parallel_samples_share_the_prompt_and_differ_by_their_numbers(tiny: Driver) -> None:

@@ -22,6 +22,7 @@ from ...engine.protocol import (
     Ready,
     Rejected,
     Sampled,
+    SettingsChanged,
     Step,
     Switches,
     TextDelta,
@@ -65,6 +66,7 @@ class EngineState:
             Ready: self._ready,
             Configured: self._configured,
             PromptRendered: self._prompt_rendered,
+            SettingsChanged: self._settings_changed,
             Step: self._step,
             TextDelta: self._text_delta,
             Finished: self._finished,
@@ -131,6 +133,9 @@ class EngineState:
         self.lanes.max_lanes = event.card.max_lanes
 
     def _configured(self, event: Configured, _: int) -> None:
+        if event.switches.delivery != self.switches.delivery:
+            for state in self.requests.values():
+                state.delivery = state.delivery if state.done else event.switches.delivery
         self.switches = event.switches
         self.lanes.max_lanes = event.switches.max_lanes
         self.lanes.version += 1
@@ -184,12 +189,17 @@ class EngineState:
         state.prompt_length = max(state.prompt_length, len(event.tokens))
         state.settings = event.settings
         state.source = event.source
-        state.delivery = self.switches.delivery
+        state.delivery = event.delivery
         sample = state.sample(0) if event.kept else None
         if sample is not None:
             kept = event.kept[: self._room(len(event.kept), event.request)]
             self._tokens += sample.took_over(kept)
         self.timeline.version += 1
+
+    def _settings_changed(self, event: SettingsChanged, _: int) -> None:
+        if (state := self.requests.get(event.request)) is not None:
+            state.settings = event.settings
+            state.version += 1
 
     def _step(self, event: Step, received_ns: int) -> None:
         self.lanes.add(event)
@@ -248,8 +258,6 @@ class EngineState:
         request = self._request(event.request)
         sample = request.sample(event.sample)
         if sample is not None:
-            if not sample.first_received_ns:
-                request.delivery = self.switches.delivery
             sample.transport_ns = self.clock.transport_ns(event.time_ns, received_ns)
             sample.said(event, received_ns)
             self.timeline.version += 1

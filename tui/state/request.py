@@ -32,7 +32,7 @@ class RequestState:
     prompt_length: int = 0  # tokens; more than len(prompt) where the tokens themselves are not known
     samples: dict[int, SampleState] = dataclasses.field(default_factory=dict)
     settings: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
-    delivery: Delivery = "streamed"  # in force when its first text came, or when it was rendered
+    delivery: Delivery = "streamed"
     source: str = ""  # the request it was forked from
     rejected: Rejected | None = None
     failure: str = ""
