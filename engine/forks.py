@@ -90,11 +90,11 @@ def fork_request(core: EngineCore, command: Fork) -> None:
     core.requests[request.name] = request
     core.finished.pop(request.name, None)
     sample.stamps.queued_ns = now
-    ending = None, ""
+    reason, why = None, ""
     for event in kept:
-        ending = core.replies.append(sample, event, grow=False)
-    if ending[0] is not None:
-        core.end_now(sample, *ending)
+        reason, why = core.replies.append(sample, event, grow=False)
+    if reason is not None:
+        core.end_now(sample, reason, why)
     # A seeded reply draws its i-th token with its i-th number, whichever branch it is on.
     sample.random.seek(len(sample.generated))
 

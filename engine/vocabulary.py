@@ -8,7 +8,6 @@ import msgspec
 
 PROTOCOL_VERSION = 1
 
-Bytes: TypeAlias = bytes  # for fields called "bytes", where the type would mean the field
 
 Phase: TypeAlias = Literal["prefill", "decode", "recompute", "padding"]
 Policy: TypeAlias = Literal["continuous", "static"]
