@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import psutil
+import pytest
 from cutaway.engine.protocol import Abort, ClearCache, Configure, Finished, Fork, Rejected, SamplingSettings
 
 from . import engine_driver, tiny_folder, tiny_models
@@ -30,6 +31,7 @@ def random_settings(draw: random.Random) -> SamplingSettings:
     )
 
 
+@pytest.mark.timeout(900)
 def test_ten_thousand_random_requests_lose_nothing_and_leak_nothing(tmp_path: Path) -> None:
     draw = random.Random(1)
     folder = tiny_folder.make(tmp_path / "tiny", num_hidden_layers=1)
