@@ -92,13 +92,10 @@ async def running(
     session = Session(engine, load or Load(model="scripted", pages=2048), settings)
     app = CutawayApp(session, state_folder)
     async with app.run_test(size=size, notifications=True) as pilot:
-        link = asyncio.create_task(session.link.run())
         run = Running(app, pilot, engine)
         try:
             await run.until(lambda: session.state.card is not None, "the model")
             await run.settle()
             yield run
         finally:
-            link.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await link
+            await app.end_engine()

@@ -166,6 +166,16 @@ async def test_the_death_of_the_engine_keeps_what_was_said_and_r_starts_it_again
         assert replies(run)[-1][1] == "1 2 "
 
 
+async def test_the_next_message_starts_a_dead_engine_again() -> None:
+    async with running(size=(120, 30)) as run:
+        run.engine.die()
+        await run.shows("✗ The engine was killed (signal 9). Start it again.")
+        await run.ask("count 2")
+        assert replies(run)[-1][1] == "1 2 "
+        assert run.engine.starts == 2
+        assert "The engine was killed" not in run.text()
+
+
 async def test_a_question_asked_while_the_model_loads_is_answered_when_it_is_there() -> None:
     async with running() as run:
         run.session.link.ready = False

@@ -17,8 +17,10 @@ from ..engine import places
 from .actions import ACTIONS
 from .chat.drafts import Drafts, History
 from .looks import DEFAULT, Colourless, load_themes, no_colour
+from .printable import printable
 from .screens.main import MainScreen
 from .session import Session
+from .sturdy import driver
 
 SIGNALS = ("SIGTERM", "SIGHUP")
 
@@ -30,9 +32,9 @@ class CutawayApp(App[None]):
     CSS_PATH = ["chat/view.tcss", "screens/main.tcss", "screens/dialogs.tcss"]
     ENABLE_COMMAND_PALETTE = True
 
-    def __init__(self, session: Session, state_folder: Path | None = None, theme: str = DEFAULT) -> None:
+    def __init__(self, session: Session, state_folder: Path | None = None, theme: str = "") -> None:
         self.colourless = no_colour()
-        super().__init__()
+        super().__init__(driver_class=driver())
         self.session = session
         self.state_folder = state_folder
         self.animation_level = "none"
@@ -40,9 +42,13 @@ class CutawayApp(App[None]):
         for made in themes.values():
             self.register_theme(made)
         self.our_themes = frozenset(themes)
-        self.theme = theme if theme in themes else DEFAULT
+        names = {name.removeprefix("cutaway-"): name for name in themes} | {name: name for name in themes}
+        if theme and theme not in names:
+            self.problems.append(f"There is no theme {theme!r}; there are {', '.join(sorted(themes))}.")
+        self.theme = names.get(theme, DEFAULT)
         self.set_class(self.colourless, "-no-colour")
         self.main: MainScreen | None = None
+        self.link: asyncio.Task[None] | None = None
 
     def get_default_screen(self) -> Screen[None]:
         folder = self.state_folder
@@ -51,8 +57,10 @@ class CutawayApp(App[None]):
         return self.main
 
     def on_mount(self) -> None:
+        # Begun here, so that what it calls runs as a part of this application.
+        self.link = asyncio.create_task(self.session.link.run())
         for problem in self.problems:
-            self.notify(problem, severity="warning", markup=False)
+            self.notify(printable(problem), severity="warning", markup=False)
 
     def get_line_filters(self) -> list[LineFilter]:
         # Textual takes any NO_COLOR for set and leaves greys; an empty one is none, and greys are colours.
@@ -72,14 +80,25 @@ class CutawayApp(App[None]):
         if self._driver is not None:
             self._driver.write(sequence)
 
-    def end(self, number: int) -> None:
-        """A signal asks us to end: put the terminal back and say so with the exit status."""
+    def keep_draft(self) -> None:
+        """Whatever happens next, what was being written will be there again."""
         if self.main is not None:
             self.main.keep_draft()
+
+    async def end_engine(self) -> None:
+        """End the engine, and wait until it is gone."""
+        if self.link is not None:
+            self.link.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.link
+
+    def end(self, number: int) -> None:
+        """A signal asks us to end: put the terminal back and say so with the exit status."""
+        self.keep_draft()
         self.exit(return_code=128 + number)
 
 
-async def run_session(session: Session, state_folder: Path | None = None, theme: str = DEFAULT) -> int:
+async def run_session(session: Session, state_folder: Path | None = None, theme: str = "") -> int:
     """Show the session until the reader quits; returns the exit status. The engine is ended in any case."""
     app = CutawayApp(session, state_folder, theme)
     loop = asyncio.get_running_loop()
@@ -88,13 +107,8 @@ async def run_session(session: Session, state_folder: Path | None = None, theme:
         if number is not None:
             with contextlib.suppress(NotImplementedError):
                 loop.add_signal_handler(number, app.end, int(number))
-    link = asyncio.create_task(session.link.run())
     try:
         await app.run_async()
     finally:
-        if app.main is not None and app.main.drafts is not None and not app.return_code:
-            app.main.drafts.keep("")
-        link.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await link
+        await app.end_engine()
     return app.return_code or 0

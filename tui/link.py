@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..engine.client import Engine
 from ..engine.errors import CutawayError
-from ..engine.protocol import AnyCommand, AnyEvent, Failed, Load, Ready, Submit
+from ..engine.protocol import AnyCommand, AnyEvent, Configure, Failed, Load, Ready, Submit
 
 Heard = Callable[[AnyEvent], None]
 Lost = Callable[[str, str], None]
@@ -20,9 +20,12 @@ Lost = Callable[[str, str], None]
 class EngineLink:
     """One engine and the tasks that talk to it. `heard` gets every event, `lost` a sentence when the engine is gone."""
 
-    def __init__(self, engine: Engine, load: Load, heard: Heard, lost: Lost) -> None:
+    def __init__(
+        self, engine: Engine, load: Load, heard: Heard, lost: Lost, configure: Configure | None = None
+    ) -> None:
         self.engine = engine
         self.load = load
+        self.configure = configure  # how the switches stand at every start
         self.alive = False
         self.ready = False
         self._heard = heard
@@ -80,8 +83,9 @@ class EngineLink:
 
     def _release(self) -> None:
         self.ready = True
+        first: list[AnyCommand] = [self.configure] if self.configure is not None else []
         held, self._held = self._held, []
-        for command in held:
+        for command in first + held:
             self._outgoing.put_nowait(command)
 
     def _gone(self, message: str, action: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -87,11 +87,6 @@ def no_colour(env: Mapping[str, str] | None = None) -> bool:
     return bool((os.environ if env is None else env).get("NO_COLOR"))
 
 
-def dumb_terminal(env: Mapping[str, str] | None = None) -> bool:
-    """A terminal that can't address its cells: only plain lines are written to it."""
-    return (os.environ if env is None else env).get("TERM", "") in ("dumb", "unknown")
-
-
 class Colourless(LineFilter):
     """Takes every colour out of what is written; bold, underline and reverse stay."""
 
@@ -112,8 +107,3 @@ def _without_colour(style: Style) -> Style:
             _kept.clear()
         found = _kept[style] = style.without_color
     return found
-
-
-def colourless(filters: Iterable[LineFilter]) -> list[LineFilter]:
-    """The filters to use under NO_COLOR: Textual's own would leave greys."""
-    return [*filters, Colourless()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..engine.client import Engine
-from ..engine.protocol import Command, Configured, Event, Finished, Load, Rejected, SamplingSettings
+from ..engine.protocol import Command, Configure, Configured, Event, Finished, Load, Rejected, SamplingSettings
 from .chat.exchange import Exchange
 from .chat.meter import Meter
 from .link import EngineLink
@@ -23,6 +23,7 @@ class Session:
         settings: SamplingSettings | None = None,
         store: ConversationStore | None = None,
         system: str = "",
+        configure: Configure | None = None,
     ) -> None:
         self.state = EngineState()
         self.selection = Selection()
@@ -33,7 +34,7 @@ class Session:
         self.meter = Meter()
         self.traffic: set[str] = set()
         self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do
-        self.link = EngineLink(engine, load or Load(), self._heard, self._lost)
+        self.link = EngineLink(engine, load or Load(), self._heard, self._lost, configure)
         self.on_event: Callable[[Event | None, list[Node]], None] = lambda event, changed: None
 
     def send(self, *commands: Command) -> None:

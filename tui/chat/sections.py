@@ -116,6 +116,22 @@ class Foot(Section):
         return [*lines, Line((), ())] if lines else []
 
 
+class Notice(Section):
+    """Something the program says, below the messages."""
+
+    def __init__(self, paragraphs: list[tuple[str, str]]) -> None:
+        super().__init__(Node("notice", ""))
+        self.paragraphs = paragraphs  # (text, style names)
+
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        for text, style in self.paragraphs:
+            styled = Styled()
+            styled.foreign(text, style, [-1] * len(text))
+            lines.extend(part.line() for part in styled.wrap(width))
+        return lines
+
+
 class MessageSections:
     """The sections of one message, renewed as little as its changes need."""
 

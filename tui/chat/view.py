@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from ..state.conversation import Conversation, Node
 from .column import Column
-from .sections import MessageSections, Section
+from .sections import MessageSections, Notice, Section
 from .styled import Line
 
 STYLES = {
@@ -74,6 +74,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.plain = False
         self.following = True
         self.unread = False
+        self.notice: list[tuple[str, str]] = []  # (text, style names) below the messages
         self.marked: tuple[Node, int, int] | None = None  # a selected token: source [start, end) of a message
         self._cursor: Node | None = None
         self._messages: list[MessageSections] = []
@@ -121,6 +122,12 @@ class ConversationView(ScrollView, can_focus=True):
             self.post_message(self.FollowChanged(False, True))
         self._refill()
 
+    def say(self, notice: list[tuple[str, str]]) -> None:
+        """Show something below the messages, or nothing more."""
+        if notice != self.notice:
+            self.notice = notice
+            self._refill()
+
     def mark(self, node: Node | None, start: int = 0, end: int = 0) -> None:
         """Light up the source [start, end) of a message: the selected token."""
         marked = (node, start, end) if node is not None else None
@@ -161,6 +168,8 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _refill(self) -> None:
         sections: list[Section] = [section for message in self._messages for section in message.all()]
+        if self.notice:
+            sections.append(Notice(self.notice))
         self._column.set(sections, self.scrollable_content_region.width)
         self._settle()
 

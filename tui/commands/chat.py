@@ -1,4 +1,4 @@
-"""`cutaway chat`, line by line: for terminals and until the full screen takes over."""
+"""`cutaway chat`: on the full screen where there is one, else line by line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from ...engine.errors import CutawayError
 from ...engine.protocol import AnyEvent, Message, PromptRendered, SamplingSettings, Submit, TextDelta
-from . import ask, exits, question
+from . import ask, exits, question, screen
 from .conversing import Conversation, Refused
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
 from .output import Output
@@ -23,15 +23,21 @@ PROMPT = "> "
 
 @click.command("chat")
 @click.option("--system", "-s", metavar="TEXT", help="A system prompt.")
+@click.option("--plain", is_flag=True, envvar="CUTAWAY_PLAIN", help="Line by line, without the full screen.")
+@click.option("--theme", metavar="NAME", default="", envvar="CUTAWAY_THEME", help="Colours of the full screen.")
 @sampling_flags
 @engine_flags
-def command(system: str | None, **values: Any) -> int:
-    """Talk with a model. Ctrl+C stops a reply and keeps what was said; Ctrl+C or Ctrl+D at the prompt ends the chat.
+def command(system: str | None, plain: bool, theme: str, **values: Any) -> int:
+    """Talk with a model, its engine at work beside the chat.
 
-    With input from a pipe, it is answered as `cutaway ask` does.
+    Line by line (--plain, or in a terminal that can do no more), Ctrl+C stops a reply and keeps what was said; Ctrl+C
+    or Ctrl+D at the prompt ends the chat. With input from a pipe, it is answered as `cutaway ask` does.
     """
-    settings = sampling_from(values, **({} if values["trace"] else {"candidates": 0}))
-    flags = engine_from(values, inspect=False)
+    full = screen.fits() and not plain
+    settings = sampling_from(values, **({} if full or values["trace"] else {"candidates": 0}))
+    flags = engine_from(values, inspect=full)
+    if full:
+        return screen.show(flags, settings, system or "", theme)
     start = (Message("system", system),) if system else ()
     if not sys.stdin.isatty():
         piped = question.piped()

@@ -32,13 +32,11 @@ class MainBase(Screen[None]):
         """Tell the reader something in passing."""
         self.notify(printable(text), severity=severity, markup=False, timeout=6)
 
-    def can_send(self) -> bool:
-        """There is an engine to ask, or one on its way; else say so."""
-        if self.session.trouble is None:
-            return True
-        message, action = self.session.trouble
-        self.say(f"{message} {action} R (outside the message) starts the engine again.", "error")
-        return False
+    def wake_engine(self) -> None:
+        """Before asking for something: start the engine again if it is gone."""
+        if self.session.trouble is not None:
+            self.session.trouble = None
+            self.session.link.restart()
 
     def changed(self, nodes: list[Node]) -> None:
         """Messages have changed: draw them soon."""

@@ -31,14 +31,13 @@ class ChatActions(MainBase):
         if self.session.generating:
             self.say("The reply is still being written: Esc stops it, then send.", "warning")
             return
-        if not self.can_send():
-            return
         _, commands = self.session.exchange.ask(self.session.conversation, event.text)
         self.composer.sent()
         self._asked(commands)
 
     def _asked(self, commands: list[Command]) -> None:
         """Send what asks for a reply, show its place, and let the panels follow it."""
+        self.wake_engine()
         self.session.send(*commands)
         self.session.selection.select_request(None)
         self.view.following = True
@@ -51,7 +50,7 @@ class ChatActions(MainBase):
 
     def action_regenerate(self) -> None:
         node = self.view.cursor
-        if node is None or not self.can_send():
+        if node is None:
             return
         if node.role not in ("user", "assistant"):
             self.say("Only a question or a reply can be asked again.", "warning")
@@ -65,7 +64,7 @@ class ChatActions(MainBase):
             self.say("There is no reply here that could go on.", "warning")
         elif node.children:
             self.say("This reply has an answer already: edit it (e) to go on in a new branch.", "warning")
-        elif self.can_send():
+        else:
             _, commands = self.session.exchange.go_on(self.session.conversation, node)
             self._asked(commands)
 
@@ -78,7 +77,7 @@ class ChatActions(MainBase):
             return
 
         def edited(result: tuple[str, bool] | None) -> None:
-            if result is not None and (result[0] != node.text or result[1]) and self.can_send():
+            if result is not None and (result[0] != node.text or result[1]):
                 self._edited(node, *result)
 
         can_go_on = node.role == "assistant"
@@ -90,9 +89,11 @@ class ChatActions(MainBase):
         branch, commands = self.session.exchange.edit(conversation, node, text)
         if go_on:
             branch, commands = self.session.exchange.go_on(conversation, branch)
-        self._asked(commands)
-        if not commands:
+        if commands:
+            self._asked(commands)
+        else:
             self.session.store.save(conversation)
+            self.path_changed()
 
     def action_branch(self, by: int) -> None:
         node = self.view.cursor
@@ -125,10 +126,13 @@ class ChatActions(MainBase):
         elif self.session.generating:
             self.action_stop()
         elif time.monotonic() - self._interrupted_at < QUIT_WITHIN:
-            self.app.exit()
+            self.action_quit()
         else:
             self._interrupted_at = time.monotonic()
             self.say("Ctrl+C again, or Ctrl+Q, quits.")
+
+    def action_quit(self) -> None:
+        raise NotImplementedError
 
     def copy(self, text: str) -> None:
         """Copy exactly this text, and say how."""

@@ -54,8 +54,7 @@ class EngineActions(MainBase):
         if self.session.trouble is None:
             self.say("The engine is running.")
             return
-        self.session.trouble = None
-        self.session.link.restart()
+        self.wake_engine()
         self.path_changed()
 
     # --------------------------------------------------------------------------------------------- sampling
@@ -120,8 +119,7 @@ class EngineActions(MainBase):
 
     def start_traffic(self, prompts: list[str] | None) -> None:
         """Send a round of background requests: the built-in ones, or these."""
-        if not self.can_send():
-            return
+        self.wake_engine()
         many = len(traffic.BUILT_IN) if prompts is None else len(prompts)
         names = [self.session.exchange.name("traffic") for _ in range(many)]
         requests = traffic.submits(names, self.session.exchange.settings, prompts)

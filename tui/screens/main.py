@@ -42,6 +42,11 @@ from .topbar import TopBar
 
 FRAME = 1 / 12  # seconds between paints while events come in
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
+GREETING = [
+    ("Ask something. The panels show what the engine does to answer.", ""),
+    ("", ""),
+    ("F1 or ? keys · Ctrl+P every action · Ctrl+O jump · F2 to F7 panels · Ctrl+T background traffic", "dim"),
+]
 _PANELS: dict[str, type[Panel]] = {
     "tokens": TokenRow,
     "lanes": LanesPanel,
@@ -87,9 +92,15 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         self.view.show(self.session.conversation)
         if self.drafts is not None and (left := self.drafts.left_behind()):
             self.composer.put(left)
-            self.say("This draft was left by a run that did not end well.")
+            self.say("This is what you had not sent when the program ended last.")
         self.lay_out()
         self.path_changed()
+
+    def on_descendant_focus(self) -> None:
+        self._tell()
+
+    def on_descendant_blur(self) -> None:
+        self._tell()
 
     def on_unmount(self) -> None:
         self.session.on_event = lambda event, changed: None
@@ -138,7 +149,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         self.view.update_nodes(nodes)
         for panel in self.query(Panel):
             panel.refresh_if_changed()
-        self._tell_composer()
+        self._tell()
         if any(node.text for node in nodes):
             requests = [node.reply.request for node in nodes if node.reply is not None and node.text]
             self.call_after_refresh(self._painted, requests)
@@ -160,19 +171,24 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         at = chats.index(self.session.conversation) + 1 if self.session.conversation in chats else 1
         title = f"chat {at}/{len(chats)} · {self.session.conversation.title}"
         self.view.border_title = Content(printable(title).replace("\n", " "))
-        self._tell_composer()
+        self._tell()
         self.changed([])
 
-    def _tell_composer(self) -> None:
-        """What Enter will do, or what is about to happen, on the composer's border."""
-        if self.session.trouble is not None:
-            text = " ".join(part for part in self.session.trouble if part)
-        else:
-            busy = "Esc stops · " if self.session.generating else ""
-            text = self.session.meter.warning() or f"{busy}Enter sends · Ctrl+J new line"
+    def _tell(self) -> None:
+        """What Enter will do on the composer's border; below the messages, what is wrong or how to begin."""
+        busy = "Esc stops · " if self.session.generating else ""
+        how = "Enter sends · Ctrl+J new line" if self.focused is self.composer else "i writes · ? keys"
+        text = self.session.meter.warning() or busy + how
         content = Content(printable(text).replace("\n", " "))
         if content != self.composer.border_subtitle:
             self.composer.border_subtitle = content
+        self.view.say(self._notice())
+
+    def _notice(self) -> list[tuple[str, str]]:
+        if self.session.trouble is not None:
+            sentence = " ".join(part for part in self.session.trouble if part)
+            return [(f"✗ {sentence}", "state-failed"), ("R, or your next message, starts the engine again.", "dim")]
+        return [] if self.session.conversation.root.children else GREETING
 
     def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()
@@ -229,6 +245,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         return set(getattr(self.app, "our_themes", ()))
 
     def action_quit(self) -> None:
+        self.keep_draft()
         self.app.exit()
 
     def write_to_terminal(self, sequence: str) -> None:

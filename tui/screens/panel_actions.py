@@ -128,8 +128,6 @@ class PanelActions(MainBase):
 
     def on_fork_requested(self, event: ForkRequested) -> None:
         event.stop()
-        if not self.can_send():
-            return
         made = self.session.exchange.fork(event.request, event.sample, event.index, event.token_id)
         if made is None:
             self.say("Only a reply of a chat can be forked, not background traffic.", "warning")

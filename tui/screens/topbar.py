@@ -49,7 +49,7 @@ class TopBar(Panel, can_focus=False):
         """What is loaded, or on its way, or missing."""
         state = self.state
         if self.session.trouble is not None:
-            return [("✗ no engine", "bad strong"), ("R starts it again", "")]
+            return [("✗ no engine", "bad strong"), ("R, or your next message, starts it again", "")]
         if state.loading is not None or state.card is None:
             return [(f"◌ {self.progress()}", "warn")]
         card = state.card

@@ -1,0 +1,38 @@
+"""Textual's terminal driver, going on where it would give up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+# Mouse buttons, every movement, and the form of their reports (xterm's ctlseqs, "Mouse Tracking")
+MOUSE_ON = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
+
+
+def driver() -> type[Driver] | None:
+    """The driver for this terminal; None leaves the choice to Textual."""
+    if sys.platform == "win32" or os.environ.get("TEXTUAL_DRIVER"):
+        return None
+    from textual.drivers.linux_driver import LinuxDriver
+
+    class SturdyDriver(LinuxDriver):
+        """Survives bytes that are no text.
+
+        A terminal that forgot its mouse mode (tmux does when it is attached again) reports clicks in the old form,
+        whose bytes are no UTF-8. They are dropped, and the mode is asked for again.
+        """
+
+        def run_input_thread(self) -> None:
+            while not self.exit_event.is_set():
+                try:
+                    super().run_input_thread()
+                except UnicodeDecodeError:
+                    self.write(MOUSE_ON)
+                else:
+                    return
+
+    return SturdyDriver
