@@ -63,11 +63,6 @@ class Admission:
         self._tried = []
         self._closed, self._closed_to_all = reason, True
 
-    def hold(self, preempted: int) -> None:
-        """Admit nobody in this iteration, because the first `preempted` of the queue had to make room in it."""
-        self._tried = [(sequence, self._offer(sequence, False)[1]) for sequence in self._queue[:preempted]]
-        self._closed, self._closed_to_all = "", False
-
     def admit(self, limit: int, full: str, matching: bool, enter: Enter, strip: Callable[[Sequence], None]) -> None:
         """Let sequences into the lanes, up to `limit` lanes in use; `full` is what to say then.
 

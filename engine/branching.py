@@ -25,15 +25,15 @@ def branch(
     return fork
 
 
-def borrow(pool: PagePool, source: Sequence, fork: Sequence, at: int) -> PageCopy | None:
-    """Share the full pages of what `fork` keeps of `source`, up to its `at`-th generated token; copy the partial one.
+def borrow(pool: PagePool, source: Sequence, fork: Sequence) -> PageCopy | None:
+    """Share the full pages of what `fork` keeps of `source`, and copy the partial one.
 
-    Only what has been computed and still exists, and never the fork's last token: its logits are wanted. The pages
-    of a running source are there; those of a finished one are revived if nobody has been given them since. Sets the
-    fork's `block_table` and `computed`. Returns the copy to be made before the fork's first forward pass, if there
-    is one: until then the fork holds a reference to the copy's source too.
+    Only what has been computed and still exists, and never the fork's last token: it may differ from the source's,
+    and its logits are wanted. The pages of a running source are there; those of a finished one are revived if nobody
+    has been given them since. Sets the fork's `block_table` and `computed`. Returns the copy to be made before the
+    fork's first forward pass, if there is one: until then the fork holds a reference to the copy's source too.
     """
-    usable = min(source.computed, source.prompt_length + at, len(fork) - 1)
+    usable = min(source.computed, len(fork) - 1)
     held = source.remains or [(page, pool.generation(page)) for page in source.block_table]
     full, rest = divmod(usable, pool.page_size)
     for page, generation in held[:full]:

@@ -104,7 +104,7 @@ class Scheduler:
         fork = branch(source, at, request, sample, forced, max_length, self.pool.page_size)
         self.add(fork)
         if self.kv_reuse and source.status is not Status.WAITING:
-            copy = borrow(self.pool, source, fork, at)
+            copy = borrow(self.pool, source, fork)
             if copy is not None:
                 self._copies[fork] = copy
         return fork
@@ -179,9 +179,8 @@ class Scheduler:
     def schedule(self) -> StepPlan | None:
         """Plan the next iteration; None if there is nothing to compute."""
         self._end_batch()
-        before = len(self._preempted)
         served = self._continue()
-        self._admit(len(self._preempted) - before)
+        self._admit()
         if self.kv_reuse:
             portions = with_reuse(self._lanes.running(), self._lanes.padding(), self.token_budget)
         else:
@@ -206,7 +205,7 @@ class Scheduler:
         size = self.pool.page_size
         for work in plan.work:
             sequence = work.sequence
-            if sequence.status is not Status.RUNNING or work.phase == "padding" or sequence.lane != work.lane:
+            if sequence.status is not Status.RUNNING:
                 continue
             sequence.computed = work.end
             for index, offset, tokens in by_page(work, size):
@@ -255,10 +254,8 @@ class Scheduler:
         else:
             self.preempt(self._lanes.youngest())
 
-    def _admit(self, preempted: int) -> None:
-        if preempted:
-            self._admission.hold(preempted)
-        elif self.policy == "static" and self._lanes.occupied:
+    def _admit(self) -> None:
+        if self.policy == "static" and self._lanes.occupied:
             self._admission.close("the static batch must end first")
         else:
             # Each lane gets at least one position in every iteration, so there can't be more of them than that.

@@ -36,6 +36,28 @@ def reply(prompt: list[int], count: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
+def prompt(length: int, seed: int = 0) -> list[int]:
+    return [(at * at + seed) % 5 for at in range(length)]
+
+
+def work_of(plan: StepPlan | None, sequence: Sequence):
+    assert plan is not None
+    return next((work for work in plan.work if work.sequence is sequence), None)
+
+
+def reason_of(plan: StepPlan | None, sequence: Sequence) -> str:
+    assert plan is not None
+    return next(w.reason for w in plan.waits if (w.request, w.sample) == (sequence.request, sequence.sample))
+
+
+def step_until(engine: SimulatedEngine, condition) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        engine.step()
+    raise AssertionError("it never came true")
+
+
 class SimulatedEngine:
     """What the core and the runner do around a scheduler, with every promise of a plan checked on the way."""
 
@@ -176,6 +198,11 @@ class SimulatedEngine:
     def check(self) -> None:
         """The scheduler's own integrity, and the pool as told by its changes against the pool as it is."""
         self.scheduler.check()
+        for sequence in self.sequences:
+            names: list[bytes] = []
+            for index in range(len(sequence.chain)):
+                self.pool.index.name(names, sequence.tokens, index)
+            assert sequence.chain == names, f"{sequence.key} names its pages by another's tokens"
         for change in self.pool.drain_changes():
             self.told[change.page] = change
         for page in range(self.pool.pages):

@@ -38,7 +38,7 @@ class SchedulerMachine(stateful.RuleBasedStateMachine):
         except TooLongError:
             assert self.engine.pool.pages_for(len(prompt) + 1) > self.engine.pool.pages
 
-    @stateful.rule(data=st.data(), kind=st.sampled_from(["running", "padding", "finished", "finished", "any"]),
+    @stateful.rule(data=st.data(), kind=st.sampled_from(["running", "padding", "finished", "waiting"]),
                    back=st.integers(0, 12), forced=st.none() | token, new=st.integers(1, 12))  # fmt: skip
     def fork(self, data: st.DataObject, kind: str, back: int, forced: int | None, new: int) -> None:
         source = self.any_of(data, kind)
@@ -146,4 +146,4 @@ class SchedulerMachine(stateful.RuleBasedStateMachine):
 
 
 TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestScheduler.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
