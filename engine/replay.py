@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ from .protocol import (
     PROTOCOL_VERSION,
     AnyCommand,
     AnyEvent,
+    Command,
     Configured,
     Fork,
     Pause,
@@ -36,7 +37,9 @@ class ReplayEngine:
 
     `speed` multiplies the original pace; None plays as fast as they are read. Pauses longer than `longest_gap` seconds
     are cut to that. `Pause`, `StepOnce` and `Resume` hold and release the playback at its steps, and with `paused` it
-    begins held. New requests are rejected: there is nobody to answer them.
+    begins held; after `upto` steps it is held for good. New requests are rejected: there is nobody to answer them.
+    `sent` is told what was sent then, at its place among the events. With `stay` the events do not end with the trace,
+    so that a screen can go on showing them.
     """
 
     def __init__(
@@ -45,31 +48,53 @@ class ReplayEngine:
         speed: float | None = 1.0,
         longest_gap: float | None = None,
         paused: bool = False,
+        upto: int | None = None,
+        stay: bool = False,
+        sent: Callable[[AnyCommand], None] | None = None,
     ) -> None:
         if speed is not None and not speed > 0:
             raise TraceError(f"The speed must be above 0, not {speed}.")
         self.path = Path(path)
         self.speed = speed
         self.longest_gap = longest_gap
+        self.upto = upto
+        self.stay = stay
+        self.over = False  # everything that will be played was
+        self._told = sent or (lambda command: None)
         self._paused = paused
         self._credit = 0  # steps that may be played while paused
+        self._steps = 0  # played
+        self._now_ns = self._began_ns = 0
         self._switches = Switches()
         self._answers: list[AnyEvent] = []  # to commands, before the trace goes on
         self._changed = asyncio.Event()
         self._closed = False
-        self._events: Iterator[tuple[int, AnyEvent]] = iter(())
+        self._entries: Iterator[trace.Entry] = iter(())
+
+    def now_ns(self) -> int:
+        """When the message played last came in, on the recorder's clock: what a screen takes for the time."""
+        return self._now_ns
 
     async def start(self) -> Welcome:
         """Open the trace, or go back to its start. Raises `TraceError` for a file that is none."""
-        self._closed, self._credit = False, 0
-        self._events = trace.read_events(self.path)
-        t, first = next(self._events, (0, None))
-        if first is None:
+        self._closed, self._credit, self._steps, self.over = False, 0, 0, False
+        self._now_ns = self._began_ns = trace.read_header(self.path).began_ns
+        self._entries = trace.read(self.path)
+        before: list[trace.Entry] = []
+        for entry in self._entries:
+            before.append(entry)
+            if not entry.sent:
+                break
+        if not before or before[-1].sent:
             raise TraceError(f"{self.path} holds no event.", "Record another.")
-        if isinstance(first, Welcome):
-            return first
-        self._events = itertools.chain([(t, first)], self._events)
-        return Welcome(PROTOCOL_VERSION, "replay", os.getpid(), time.monotonic_ns())
+        first = before[-1]
+        self._now_ns += first.t
+        if isinstance(first.message, Welcome):
+            before.pop()
+        self._entries = itertools.chain(before, self._entries)
+        if isinstance(first.message, Welcome):
+            return first.message
+        return Welcome(PROTOCOL_VERSION, "replay", os.getpid(), self._now_ns)
 
     async def send(self, command: AnyCommand) -> None:
         """Hold or release the playback; refuse requests; ignore everything else."""
@@ -92,27 +117,44 @@ class ReplayEngine:
         self._changed.set()
 
     async def events(self) -> AsyncIterator[AnyEvent]:
-        """The recorded events at their pace; ends after the last one, or at `close`."""
+        """The recorded events at their pace; ends after the last one (unless it is to stay), or at `close`."""
         at, moment = 0, time.monotonic()
-        for t, event in self._events:
-            gap = (t - at) / 1e9 if self.speed is not None else 0.0
+        for entry in self._entries:
+            gap = (entry.t - at) / 1e9 if self.speed is not None else 0.0
             if self.longest_gap is not None:
                 gap = min(gap, self.longest_gap)
-            at, moment = t, moment + gap / (self.speed or 1.0)
+            at, moment = entry.t, moment + gap / (self.speed or 1.0)
             async for answer in self._wait_until(moment):
                 yield answer
-            if isinstance(event, Step) and (self._paused or self._credit):
-                async for answer in self._wait_for_leave():
-                    yield answer
-                moment = time.monotonic()
+            if isinstance(entry.message, Step):
+                if self._steps == self.upto:
+                    break
+                self._steps += 1
+                if self._paused or self._credit:
+                    async for answer in self._wait_for_leave():
+                        yield answer
+                    moment = time.monotonic()
             if self._closed:
                 return
-            if isinstance(event, Configured):
-                self._switches = event.switches
-                event = Configured(msgspec.structs.replace(event.switches, paused=self._paused))
-            yield event
+            self._now_ns = self._began_ns + entry.t
+            if isinstance(entry.message, Command):
+                self._told(entry.message)
+            else:
+                yield self._as_now(entry.message)
+        self.over = True
+        while self.stay and not self._closed:
+            for answer in self._take_answers():
+                yield answer
+            await self._change(None)
         for answer in self._take_answers():
             yield answer
+
+    def _as_now(self, event: AnyEvent) -> AnyEvent:
+        """Whether it is paused is for the playback to say."""
+        if not isinstance(event, Configured):
+            return event
+        self._switches = event.switches
+        return Configured(msgspec.structs.replace(event.switches, paused=self._paused))
 
     async def close(self) -> None:
         self._closed = True

@@ -32,6 +32,7 @@ class Header(msgspec.Struct, frozen=True):
 
     cutaway_trace: int = FORMAT
     protocol: int = PROTOCOL_VERSION
+    began_ns: int = 0  # `time.monotonic_ns()` of the recording host when t was 0; 0: not told
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class TraceWriter:
             raise TraceError(
                 f"{self._unfinished} can't be written: {error.strerror}.", "Choose another file."
             ) from None
-        self._write(msgspec.json.encode(Header()))
+        self._write(msgspec.json.encode(Header(began_ns=self._began)))
         self._flush()
 
     def write(self, message: AnyEvent | AnyCommand) -> None:
@@ -158,6 +159,16 @@ def read(path: Path | str) -> Iterator[Entry]:
         raise TraceError(f"{path} can't be read: {error.strerror}.") from None
 
 
+def read_header(path: Path | str) -> Header:
+    """The first line of a trace. Raises as `read`."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            return _check_header(path, next(_lines(file), b""))
+    except OSError as error:
+        raise TraceError(f"{path} can't be read: {error.strerror}.") from None
+
+
 def read_events(path: Path | str) -> Iterator[tuple[int, AnyEvent]]:
     """What the engine said, and when. Raises as `read`."""
     for entry in read(path):
@@ -174,7 +185,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
             yield from whole
 
 
-def _check_header(path: Path, line: bytes) -> None:
+def _check_header(path: Path, line: bytes) -> Header:
     try:
         header = msgspec.json.decode(line, type=dict[str, Any])
         version = header["cutaway_trace"]
@@ -186,6 +197,8 @@ def _check_header(path: Path, line: bytes) -> None:
             f"{FORMAT} of {PROTOCOL_VERSION}.",
             "Play it back with the version that recorded it.",
         )
+    began = header.get("began_ns", 0)
+    return Header(version, PROTOCOL_VERSION, began if isinstance(began, int) else 0)
 
 
 class _Line(msgspec.Struct, frozen=True):

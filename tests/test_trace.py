@@ -15,6 +15,8 @@ import pytest
 from cutaway.engine import trace
 from cutaway.engine.errors import TraceError
 from cutaway.engine.protocol import (
+    Abort,
+    AnyCommand,
     AnyEvent,
     Candidate,
     Configured,
@@ -240,6 +242,40 @@ async def test_a_replay_can_be_started_again(tmp_path):
         await replay.start()
         assert await heard(replay) == EVENTS
         await replay.close()
+
+
+async def test_a_replay_that_stays_holds_after_the_steps_it_was_told_and_goes_on_answering(tmp_path):
+    file = tmp_path / "a.trace"
+    record(file, [WELCOME, *EVENTS])
+    replay = ReplayEngine(file, speed=None, upto=2, stay=True)
+    await replay.start()
+    events = replay.events()
+    assert [await anext(events) for _ in range(5)] == EVENTS[:5], "up to what came before the third step"
+    waiting = asyncio.ensure_future(anext(events, None))
+    await replay.send(submit("new", "hi"))
+    assert isinstance(await waiting, Rejected)
+    waiting = asyncio.ensure_future(anext(events, None))
+    await replay.close()
+    assert await waiting is None
+    assert replay.over
+
+
+async def test_a_replay_tells_what_was_sent_and_keeps_the_recorders_time(tmp_path):
+    file = tmp_path / "a.trace"
+    lines = ['{"cutaway_trace": 1, "protocol": 1, "began_ns": 5000}']
+    lines += [
+        '{"t": 7, "event": {"event": "welcome", "protocol": 1, "engine": "0", "pid": 1, "clock_ns": 1}}',
+        '{"t": 8, "command": {"command": "abort", "request": "a"}}',
+        '{"t": 9, "event": {"event": "failed", "message": "m"}}',
+    ]
+    file.write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
+    told: list[tuple[AnyCommand, int]] = []
+    replay = ReplayEngine(file, speed=None, sent=lambda command: told.append((command, replay.now_ns())))
+    await replay.start()
+    assert replay.now_ns() == 5007
+    assert await heard(replay) == [Failed("m")]
+    assert told == [(Abort("a"), 5008)]
+    assert replay.now_ns() == 5009
 
 
 def test_replaying_imports_no_torch():
