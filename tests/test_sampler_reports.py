@@ -33,6 +33,36 @@ def test_candidates_show_what_the_edits_displaced_with_banned_ones_last() -> Non
     assert found == [(5, "", 0.0), (2, "greedy", 3.0), (1, "greedy", 4.0), (0, "banned", 5.0)]
 
 
+@pytest.mark.parametrize(
+    ("settings", "cuts"),
+    [
+        ({"top_k": 4, "top_p": 0.6}, ["", "", "", "top_p", "top_k", "top_k"]),  # of 10 it would keep 6
+        ({"min_p": 0.5, "top_p": 0.6}, ["", "", "", "top_p", "top_p", "min_p"]),  # of all it would keep 4
+        ({"min_p": 0.5, "top_k": 3}, ["", "", "", "top_k", "top_k", "min_p"]),
+        ({"min_p": 0.5, "top_k": 5, "top_p": 0.3}, ["", "", "top_p", "top_p", "top_p", "min_p"]),
+        ({"temperature": 100.0, "min_p": 0.5}, [""] * 6),
+    ],
+)
+def test_filters_work_in_the_order_that_is_told(settings: dict[str, object], cuts: list[str]) -> None:
+    # five equal tokens, and five of a third of their probability
+    logits = [0.0] * 5 + [-math.log(3)] * 5
+    drawn = draw_one(logits, make_row(candidates=6, **settings))
+    assert [c.cut for c in drawn.candidates[:6]] == cuts
+
+
+def test_penalties_come_after_the_bias() -> None:
+    biased = make_row(prompt=(0,), temperature=0.0, logit_bias={0: 3.0}, repetition_penalty=2.0)
+    assert draw_one([1.0, 2.5], biased).id == 1  # (1 + 3) / 2 = 2, where 1 / 2 + 3 would win
+
+
+def test_the_rank_of_a_token_from_far_down_counts_equal_ones_before_it() -> None:
+    logits = [0.0] * 3000
+    logits[10] = logits[2500] = 1.0
+    row = make_row(temperature=0.0, logit_bias={2000: 9.0}, candidates=2)
+    drawn = draw_one(logits, row)
+    assert (drawn.id, drawn.rank) == (2000, 1 + 2 + 1999)
+
+
 def test_without_inspection_the_token_is_the_same_and_nothing_else_is_told() -> None:
     logits = wide_logits(5, 22, 3000)
     seen = Sampler().sample(logits, mixed_rows(22), inspect=True)

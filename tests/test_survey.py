@@ -77,11 +77,15 @@ def test_host_and_device_see_the_same(vocabulary: int) -> None:
 
 
 @pytest.mark.parametrize("survey", [HostSurvey(30000), DeviceSurvey()])
-@pytest.mark.parametrize("temperature", [1e-4, 0.2, 1.0, 3.0, 1e17])
-def test_masses_are_those_of_a_float64_softmax(survey: HostSurvey | DeviceSurvey, temperature: float) -> None:
-    logits = wide_logits(1, 1, 30000, decay=3.0)
+@pytest.mark.parametrize("temperature", [1e-4, 0.2, 1.0, 3.0, 60.0, 1e17])
+@pytest.mark.parametrize("before", [(), (1.0,), (0.5,)])
+@pytest.mark.parametrize("decay", [3.0, 30.0])
+def test_masses_are_those_of_a_float64_softmax(
+    survey: HostSurvey | DeviceSurvey, temperature: float, before: tuple[float, ...], decay: float
+) -> None:
+    logits = wide_logits(1, 1, 30000, decay)
     logits[0, 100:200] = -math.inf
-    mass = survey.look([logits], [Ask(8, (temperature,))])[0].masses[temperature]
+    mass = survey.look([logits], [Ask(8, (*before, temperature))])[0].masses[temperature]
     scaled = (logits[0].double().numpy() - float(logits.max())) / temperature
     assert mass.total == pytest.approx(np.exp(scaled).sum(), rel=1e-5)
     assert mass.entropy == pytest.approx(entropy(softmax(scaled)), abs=1e-4)
