@@ -57,7 +57,7 @@ class EngineLink:
     async def _serve(self) -> None:
         writer: asyncio.Task[None] | None = None
         try:
-            await self.engine.start()
+            self._heard(await self.engine.start())
             self.alive = True
             self._outgoing = asyncio.Queue()
             self._outgoing.put_nowait(self.load)

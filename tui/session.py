@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 from ..engine.client import Engine
 from ..engine.protocol import Command, Configure, Configured, Event, Finished, Load, Rejected, SamplingSettings
@@ -14,7 +15,10 @@ from .state.conversation import Conversation, ConversationStore, MemoryStore, No
 
 
 class Session:
-    """One run of the program. `on_event` is called after every event with the messages it changed."""
+    """One run of the program. `on_event` is called after every event with the messages it changed.
+
+    `now_ns` is the screen's clock, on which events come in and are painted.
+    """
 
     def __init__(
         self,
@@ -24,8 +28,9 @@ class Session:
         store: ConversationStore | None = None,
         system: str = "",
         configure: Configure | None = None,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.state = EngineState()
+        self.state = EngineState(now_ns=now_ns)
         self.selection = Selection()
         self.exchange = Exchange(settings)
         self.store: ConversationStore = store or MemoryStore()
@@ -44,6 +49,11 @@ class Session:
     def generating(self) -> bool:
         """A reply of the chat shown is being written."""
         return any(node.running for node in self.conversation.path())
+
+    def painted(self, requests: Iterable[str]) -> None:
+        """Say that text of these requests has just reached the screen."""
+        for request in requests:
+            self.state.mark_painted(request, self.state.now_ns())
 
     def _heard(self, event: Event) -> None:
         self.state.apply(event)

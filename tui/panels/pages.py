@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable
 from typing import ClassVar
 
@@ -43,7 +42,7 @@ class PagesPanel(Panel):
 
     def depends_on(self) -> Hashable:
         pool, lanes = self.state.pool, self.state.lanes
-        pool.expire(time.monotonic_ns())
+        pool.expire(self.state.now_ns())
         # The recomputation row is the only thing that changes with every step.
         return (pool.version, self.selection.version, None if self.state.switches.kv_reuse else lanes.version)
 

@@ -43,8 +43,9 @@ class EngineState:
     `apply` never raises for an event of the protocol, whatever its order; an event it does not know is ignored.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.limits = limits or Limits()
+        self.now_ns = now_ns  # our clock
         self.version = 0
         self.welcome: Welcome | None = None
         self.card: ModelCard | None = None
@@ -80,7 +81,7 @@ class EngineState:
         """Take one event; `received_ns` is when it came in, on our monotonic clock (now, if left out)."""
         handler = self._handlers.get(type(event))
         if handler is not None:
-            handler(event, time.monotonic_ns() if received_ns is None else received_ns)
+            handler(event, self.now_ns() if received_ns is None else received_ns)
             self.version += 1
 
     def mark_painted(self, request: str, ns: int, sample: int = 0) -> None:
