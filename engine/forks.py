@@ -92,7 +92,7 @@ def fork_request(core: EngineCore, command: Fork) -> None:
     sample.stamps.queued_ns = now
     reason, why = None, ""
     for event in kept:
-        reason, why = core.replies.append(sample, event, grow=False)
+        reason, why = core.replies.append(sample, event, grow=False, now=now)
     if reason is not None:
         core.end_now(sample, reason, why)
     # A seeded reply draws its i-th token with its i-th number, whichever branch it is on.

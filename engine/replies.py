@@ -58,8 +58,13 @@ class Replies:
         sample.stamps.tokens_ns.append(now)
         return event, *self.append(sample, event)
 
-    def append(self, sample: Sample, event: Sampled, grow: bool = True) -> tuple[FinishReason | None, str]:
-        """Add a token that is known to be next. With `grow` False the sequence holds it already (a fork's)."""
+    def append(
+        self, sample: Sample, event: Sampled, grow: bool = True, now: int | None = None
+    ) -> tuple[FinishReason | None, str]:
+        """Add a token that is known to be next; its text is sent as of `now`, if that is not when it was drawn.
+
+        With `grow` False the sequence holds it already (a fork's).
+        """
         request, token = sample.request, event.id
         if grow:
             sample.sequence.tokens.append(token)
@@ -71,7 +76,7 @@ class Replies:
             return "stop", f"stop id {token}"
         pieces, matched = sample.text.push(token)
         for channel, text in pieces:
-            self._say(sample, channel, text, event.time_ns)
+            self._say(sample, channel, text, event.time_ns if now is None else now)
         if matched is not None:
             return "stop", matched
         if sample.sequence.prompt_length + len(sample.generated) >= sample.sequence.max_length:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 from cutaway.engine.client import EngineClient
 from cutaway.engine.protocol import (
     AnyEvent,
@@ -140,14 +141,14 @@ async def buffered(talk: Talk) -> None:
 
 
 async def policies(talk: Talk) -> None:
-    """Eight requests of uneven length over four lanes: continuous, and then the same static."""
-    settings = SamplingSettings(temperature=0.7, top_p=0.95, seed=3, candidates=3)
-    for number, policy in enumerate(("continuous", "static")):
+    """A question among eight requests of uneven length over four lanes: continuous, and then the same static."""
+    for number, policy in enumerate(("continuous", "static"), 1):
         await talk.send(ClearCache())
         await talk.configure(policy=policy)
-        names = [f"traffic-{8 * number + n}" for n in range(1, 9)]
-        await talk.send(*traffic.submits(names, settings))
-        await talk.finished(*names)
+        names = [f"traffic-{number}{n}" for n in range(1, 9)]
+        settings = msgspec.structs.replace(COOL, candidates=3)
+        await talk.send(ask(f"chat-{number}", SKY), *traffic.submits(names, settings))
+        await talk.finished(f"chat-{number}", *names)
 
 
 async def temperatures(talk: Talk) -> None:
