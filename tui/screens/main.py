@@ -70,6 +70,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
         self._pause = FRAME
+        self._expired_ns = 0
         self._draft_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -89,7 +90,10 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
 
     def on_mount(self) -> None:
         self.session.on_event = self._heard
+        if self.session.state.card is not None:
+            self.view.speaker = self.session.state.card.name
         self.view.show(self.session.conversation)
+        self.controls.take(self.session.exchange.settings)
         if self.drafts is not None and (left := self.drafts.left_behind()):
             self.composer.put(left)
             self.say("This is what you had not sent when the program ended last.")
@@ -133,7 +137,10 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()
-        if event is None:
+        if event is None:  # the engine is lost, or a recording tells what was asked
+            self.controls.take(self.session.exchange.settings)
+            if self.view.conversation is not self.session.conversation:
+                self.view.show(self.session.conversation)
             self.path_changed()
         self.changed(changed)
 
@@ -152,18 +159,17 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         self._tell()
         if any(node.text for node in nodes):
             requests = [node.reply.request for node in nodes if node.reply is not None and node.text]
-            self.call_after_refresh(self._painted, requests)
+            self.call_after_refresh(self.session.painted, requests)
         pool = self.session.state.pool
         if pool.flashes:
-            pool.expire(time.monotonic_ns())
-            self.changed([])
+            # In a recording that is held the time stands still, and nothing goes out.
+            now = self.session.state.now_ns()
+            pool.expire(now)
+            if now != self._expired_ns:
+                self._expired_ns = now
+                self.changed([])
         # Painting may take a fifth of the time, whatever it costs: the rest belongs to keys and to the engine.
         self._pause = max(FRAME, 4 * (time.monotonic() - began))
-
-    def _painted(self, requests: list[str]) -> None:
-        now = time.monotonic_ns()
-        for request in requests:
-            self.session.state.mark_painted(request, now)
 
     def path_changed(self) -> None:
         self.view.rebuild()
