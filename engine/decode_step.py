@@ -248,17 +248,28 @@ class NativeStep(DecodeStep):
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, slots: Tensor, page_table: Tensor, lengths: Tensor) -> Tensor:
+        return self.rows(ids, positions, slots, page_table, lengths, torch.arange(len(ids)))
+
+    def rows(
+        self, ids: Tensor, positions: Tensor, slots: Tensor, page_table: Tensor, lengths: Tensor, outputs: Tensor
+    ) -> Tensor:
+        """As a call, but rows may be positions of one prompt too: logits [R, vocabulary] of the rows `outputs` [R].
+
+        A row's result has the same bits whatever rows stand beside it, and however a prompt is cut into calls.
+        """
         x = F.embedding(ids, self.embedding)  # [B, hidden]; the kernel's residual stream
         tensors = [t.to(torch.int64).contiguous() for t in (positions, slots, lengths)]
-        table = page_table.to(torch.int32).contiguous()
-        logits = torch.empty(len(ids), self.vocabulary)
+        table, wanted = page_table.to(torch.int32).contiguous(), outputs.to(torch.int64).contiguous()
+        logits = torch.empty(len(outputs), self.vocabulary)
         batch = kernels.Batch(
             x.data_ptr(),
             *(t.data_ptr() for t in tensors),
             table.data_ptr(),
+            wanted.data_ptr(),
             logits.data_ptr(),
             len(ids),
             table.shape[1],
+            len(outputs),
         )
         bad = self.library.step(self.native, batch, torch.get_num_threads())
         if bad:

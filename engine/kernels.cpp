@@ -4,6 +4,7 @@
 
 constexpr int TILE = 64;     // positions of the context that are attended to at a time
 constexpr int QUERIES = 64;  // query heads that may share a KV head
+constexpr int CUT = 64;      // outputs of a product that one thread takes at a time
 constexpr int WIDEST = 256;  // head
 
 extern "C" {
@@ -25,8 +26,9 @@ struct Batch {
     float* x;  // [rows, hidden] embeddings in, residual stream during the step
     const int64_t *positions, *slots, *lengths;
     const int32_t* page_table;  // [rows, pages]
-    float* logits;              // [rows, vocabulary]
-    int32_t rows, pages;
+    const int64_t* outputs;     // [output_count]: rows whose logits are wanted
+    float* logits;              // [output_count, vocabulary]
+    int32_t rows, pages, output_count;
 };
 }
 
@@ -76,54 +78,54 @@ static void pool_write(const Model& m, void* pool, int64_t where, const float* x
         else ((float*)pool)[where + i] = x[i];
 }
 
-// Copies `count` heads out of the pool, and asks the cache for those that will be read after them.
-static void pool_read(const Model& m, const void* pool, const void* next, const int64_t* where, int count, float* to) {
-    const int D = m.head_dim, size = m.kv_bfloat16 ? 2 : 4;
-    for (int t = 0; t < count; t++, to += D) {
-        for (int i = 0; next && i < D * size; i += 64) __builtin_prefetch((const char*)next + where[t] * size + i);
-        const uint16_t* halves = (const uint16_t*)pool + where[t];
-        const float* whole = (const float*)pool + where[t];
+// Copies `count` heads of width D out of the pool.
+static inline void pool_read(const Model& m, const void* pool, const int64_t* where, int count, int D, float* to) {
+    for (int t = 0; t < count; t++, to += D)
         if (m.kv_bfloat16)
-            for (int i = 0; i < D; i += BLOCK) at(to + i) = widen(halves + i);
+            for (int i = 0; i < D; i += BLOCK) at(to + i) = widen((const uint16_t*)pool + where[t] + i);
         else
-            for (int i = 0; i < D; i += BLOCK) at(to + i) = at(whole + i);
-    }
+            for (int i = 0; i < D; i += BLOCK) at(to + i) = at((const float*)pool + where[t] + i);
 }
 
 struct Step {
     const Model& m;
     const Batch& b;
-    int tiles, group = m.heads / m.kv_heads, qkv_width = (m.heads + 2 * m.kv_heads) * m.head_dim;
-    Rows input, context, inner;
-    std::vector<float> qkv, gate, up, partial;  // partial: [rows][heads][tiles][head_dim + 2]: values, maximum, sum
+    int threads;
+    int tiles, D = m.head_dim, group = m.heads / m.kv_heads;
+    Rows input{b.rows, (size_t)m.hidden}, context{b.rows, (size_t)m.heads * D}, inner{b.rows, (size_t)m.inner};
+    Rows last{b.output_count, (size_t)m.hidden};
+    // What one chunk writes lies together: by head, by group of inner outputs, by tile.
+    Buffer<float> qkv{(size_t)(m.heads + 2 * m.kv_heads) * b.rows * D};  // [heads + 2 kv_heads][rows][head_dim]
+    Buffer<float> gate{(size_t)b.rows * m.inner}, up{(size_t)b.rows * m.inner};  // [inner/32][rows][32]
+    Buffer<float> joined{(size_t)b.rows * m.heads * D};                          // [rows][heads][head_dim]
+    Buffer<float> partial;  // [rows][tiles][heads][head_dim + 16]: values, maximum, sum, nothing
 
-    Step(const Model& model, const Batch& batch) : m(model), b(batch) {
-        const int64_t longest = *std::max_element(b.lengths, b.lengths + b.rows);
-        tiles = (int)((longest + TILE - 1) / TILE);
-        input.resize(b.rows, m.hidden), context.resize(b.rows, m.heads * m.head_dim), inner.resize(b.rows, m.inner);
-        qkv.resize((size_t)b.rows * qkv_width), gate.resize((size_t)b.rows * m.inner), up.resize(gate.size());
-        partial.resize((size_t)b.rows * m.heads * tiles * (m.head_dim + 2));
+    Step(const Model& model, const Batch& batch, int threads)
+        : m(model), b(batch), threads(threads),
+          tiles((int)((*std::max_element(b.lengths, b.lengths + b.rows) + TILE - 1) / TILE)),
+          partial((size_t)b.rows * tiles * m.heads * (D + BLOCK)) {}
+
+    float* head_at(int head, int row) { return qkv.at(((size_t)head * b.rows + row) * D); }
+    float* partial_at(int row, int tile, int head) {
+        return partial.at((((size_t)row * tiles + tile) * m.heads + head) * (D + BLOCK));
     }
-    float* partial_at(int row, int head, int tile) {
-        return &partial[(((size_t)row * m.heads + head) * tiles + tile) * (m.head_dim + 2)];
-    }
-    void normalise(int row, const float* weight) {
+    void normalise(int row, const float* weight, Rows& to, int place) {
         const float* x = b.x + (size_t)row * m.hidden;
         const float inverse = inverse_rms(x, m.hidden, m.epsilon);
         float y[GROUP];
         for (int g = 0; g < m.hidden / GROUP; g++) {
             for (int i = 0; i < GROUP; i += BLOCK) at(y + i) = at(x + g * GROUP + i) * inverse * at(weight + g * GROUP + i);
-            input.put(row, g, y);
+            to.put(place, g, y);
         }
     }
     // One head of queries, keys or values: product, norm, rotation, and for the latter two the write to the pool.
     void project(const Layer& l, int head) {
-        const int D = m.head_dim, kind = head < m.heads ? 0 : head < m.heads + m.kv_heads ? 1 : 2;
+        const int kind = head < m.heads ? 0 : head < m.heads + m.kv_heads ? 1 : 2;
         const Linear& w = kind == 0 ? l.q : kind == 1 ? l.k : l.v;
         const int own = head - (kind == 0 ? 0 : kind == 1 ? m.heads : m.heads + m.kv_heads);
-        product<false>(w, input, own * D, D, &qkv[(size_t)(head - own) * D], qkv_width);
+        product<false>(w, input, own * D, D, head_at(head, 0) - own * D, D, block_of(w, (own + threads) * D));
         for (int row = 0; row < b.rows; row++) {
-            float* x = &qkv[(size_t)row * qkv_width + head * D];
+            float* x = head_at(head, row);
             if (const float* norm = kind == 0 ? l.q_norm : kind == 1 ? l.k_norm : nullptr) {
                 const float inverse = inverse_rms(x, D, m.epsilon);
                 for (int i = 0; i < D; i += BLOCK) at(x + i) = at(x + i) * inverse * at(norm + i);
@@ -133,50 +135,52 @@ struct Step {
             if (kind != 0) pool_write(m, kind == 1 ? l.keys : l.values, (b.slots[row] * m.kv_heads + own) * D, x);
         }
     }
-    // All queries of one row over one tile of its context. Tiles stand at fixed positions, so that what they add up
-    // to does not depend on the batch.
-    void attend(const Layer& l, int item) {
-        const int D = m.head_dim, row = item / tiles, number = item % tiles;
+    // Places in the pool of the positions of a tile that are attended to; returns how many.
+    int find(const Layer& l, int row, int number, int64_t* where) const {
         const int64_t length = b.lengths[row], seen = l.window ? std::max<int64_t>(0, length - l.window) : 0;
-        const int64_t from = std::max<int64_t>(seen, (int64_t)number * TILE);
-        const int count = (int)(std::min<int64_t>(length, (int64_t)(number + 1) * TILE) - from);
-        for (int head = 0; head < m.heads; head++) partial_at(row, head, number)[D + 1] = 0;
-        if (count <= 0) return;
-        float tile[TILE * WIDEST], weights[QUERIES * TILE];
-        int64_t where[TILE];
+        const int first = (int)std::max<int64_t>(seen, (int64_t)number * TILE);
+        const int end = (int)std::min<int64_t>(length, (int64_t)(number + 1) * TILE);
         const int32_t* table = b.page_table + (size_t)row * b.pages;
-        for (int t = 0; t < count; t++) {
-            const int64_t page = table[(from + t) / m.page_size];
-            where[t] = (page * m.page_size + (from + t) % m.page_size) * m.kv_heads * D;
+        for (int p = first, page = p / m.page_size, offset = p % m.page_size; p < end; p++) {
+            where[p - first] = ((int64_t)table[page] * m.page_size + offset) * m.kv_heads * m.head_dim;
+            if (++offset == m.page_size) offset = 0, page++;
         }
-        for (int kv = 0; kv < m.kv_heads; kv++) {
-            pool_read(m, l.keys, l.values, where, count, tile);
+        return std::max(0, end - first);
+    }
+    // All queries of one row over one tile of its context. Tiles stand at fixed positions, so that what they add up
+    // to does not depend on the batch. `Width` is head_dim where it is known when compiling, or 0.
+    template <int Width> void attend(const Layer& l, int item) {
+        const int D = Width ? Width : m.head_dim, row = item / tiles, number = item % tiles;
+        int64_t where[TILE];
+        const int count = find(l, row, number, where);
+        for (int head = 0; head < m.heads; head++) partial_at(row, number, head)[D + 1] = 0;
+        float tile[TILE * (Width ? Width : WIDEST)], weights[QUERIES * TILE];
+        for (int kv = 0; kv < m.kv_heads && count > 0; kv++) {
+            pool_read(m, l.keys, where, count, D, tile);
             for (int g = 0; g < group; g++) {
                 const int head = kv * group + g;
-                const float* q = &qkv[(size_t)row * qkv_width + head * D];
-                score(q, tile, count, weights + g * TILE, partial_at(row, head, number) + D);
+                score(head_at(head, row), tile, count, D, weights + g * TILE, partial_at(row, number, head) + D);
             }
-            const size_t next_head = D * (m.kv_bfloat16 ? 2 : 4);
-            pool_read(m, l.values, kv + 1 < m.kv_heads ? (char*)l.keys + next_head : nullptr, where, count, tile);
+            pool_read(m, l.values, where, count, D, tile);
             for (int t = 0; t < count; t++) where[t] += D;
             for (int g = 0; g < group; g++) {
-                float* out = partial_at(row, kv * group + g, number);
+                float* out = partial_at(row, number, kv * group + g);
                 int i = 0;
-                for (; i + 4 * BLOCK <= D; i += 4 * BLOCK) mix<4>(weights + g * TILE, tile + i, count, out + i);
-                for (; i < D; i += BLOCK) mix<1>(weights + g * TILE, tile + i, count, out + i);
+                for (; i + 4 * BLOCK <= D; i += 4 * BLOCK) mix<4>(weights + g * TILE, tile + i, count, D, out + i);
+                for (; i < D; i += BLOCK) mix<1>(weights + g * TILE, tile + i, count, D, out + i);
             }
         }
     }
     // weights = exp(q k - maximum) of `count` keys; `out` gets the maximum and the sum of the weights.
-    void score(const float* q, const float* keys, int count, float* weights, float* out) const {
+    inline void score(const float* q, const float* keys, int count, int D, float* weights, float* out) const {
         Floats scores[TILE / BLOCK], top = Floats{} - INFINITY, sum = {};
         const int parts = (count + BLOCK - 1) / BLOCK;
         for (int n = 0; n < parts; n++) {
             Floats rows[BLOCK] = {};
-            for (int i = 0; i < m.head_dim; i += BLOCK) {
-                const float* from = keys + (size_t)n * BLOCK * m.head_dim + i;
+            for (int i = 0; i < D; i += BLOCK) {
+                const float* from = keys + (size_t)n * BLOCK * D + i;
 #pragma GCC unroll 16
-                for (int t = 0; t < BLOCK; t++) rows[t] += at(q + i) * at(from + t * m.head_dim);
+                for (int t = 0; t < BLOCK; t++) rows[t] += at(q + i) * at(from + t * D);
             }
             scores[n] = LANE < count - n * BLOCK ? sum_lanes<8>(rows) * m.scaling : Floats{} - INFINITY;
             top = larger(top, scores[n]);
@@ -185,68 +189,77 @@ struct Step {
         for (int n = 0; n < parts; n++) sum += at(weights + n * BLOCK) = exponential(scores[n] - out[0]);
         out[1] = total(sum);
     }
-    template <int V> void mix(const float* weights, const float* values, int count, float* out) const {
+    template <int V> static inline void mix(const float* weights, const float* values, int count, int D, float* out) {
         Floats even[V] = {}, odd[V] = {};  // two chains: one would wait for itself
         int t = 0;
         for (; t + 1 < count; t += 2)
             for (int v = 0; v < V; v++) {
-                even[v] += weights[t] * at(values + t * m.head_dim + v * BLOCK);
-                odd[v] += weights[t + 1] * at(values + (t + 1) * m.head_dim + v * BLOCK);
+                even[v] += weights[t] * at(values + t * D + v * BLOCK);
+                odd[v] += weights[t + 1] * at(values + (t + 1) * D + v * BLOCK);
             }
         for (int v = 0; v < V; v++) {
-            if (t < count) even[v] += weights[t] * at(values + t * m.head_dim + v * BLOCK);
+            if (t < count) even[v] += weights[t] * at(values + t * D + v * BLOCK);
             at(out + v * BLOCK) = even[v] + odd[v];
         }
     }
     void gather(int row) {  // joins the tiles of each head
-        const int D = m.head_dim, used = (int)((b.lengths[row] + TILE - 1) / TILE);
-        float* y = &qkv[(size_t)row * qkv_width];  // over the queries, which are done with
+        const int used = (int)((b.lengths[row] + TILE - 1) / TILE);
+        float* y = joined.at((size_t)row * m.heads * D);
         for (int head = 0; head < m.heads; head++, y += D) {
             float top = -INFINITY, sum = 0;
-            std::fill(y, y + D, 0.0f);
             for (int n = 0; n < used; n++)
-                if (const float* part = partial_at(row, head, n); part[D + 1] > 0) top = std::max(top, part[D]);
+                if (const float* part = partial_at(row, n, head); part[D + 1] > 0) top = std::max(top, part[D]);
+            std::fill(y, y + D, 0.0f);
             for (int n = 0; n < used; n++) {
-                const float* part = partial_at(row, head, n);
+                const float* part = partial_at(row, n, head);
                 if (part[D + 1] == 0) continue;
                 const float factor = exponential(part[D] - top);
                 sum += factor * part[D + 1];
-                for (int i = 0; i < D; i++) y[i] += factor * part[i];
+                for (int i = 0; i < D; i += BLOCK) at(y + i) += factor * at(part + i);
             }
-            for (int i = 0; i < D; i++) y[i] /= sum;
+            for (int i = 0; i < D; i += BLOCK) at(y + i) /= sum;
         }
-        y = &qkv[(size_t)row * qkv_width];
-        for (int g = 0; g < m.heads * D / GROUP; g++) context.put(row, g, y + g * GROUP);
+        for (int g = 0; g < m.heads * D / GROUP; g++) context.put(row, g, joined.at((size_t)row * m.heads * D + g * GROUP));
     }
     void activate(const Layer& l, int g) {  // silu(gate) * up for one group of inner outputs
-        product<false>(l.gate, input, g * GROUP, GROUP, gate.data(), m.inner);
-        product<false>(l.up, input, g * GROUP, GROUP, up.data(), m.inner);
-        for (int row = 0; row < b.rows; row++) {
-            const float *x = &gate[(size_t)row * m.inner + g * GROUP], *u = &up[(size_t)row * m.inner + g * GROUP];
-            float y[GROUP];
-            for (int i = 0; i < GROUP; i += BLOCK) {
-                const Floats a = at(x + i);
-                at(y + i) = a / (1.0f + exponential(-a)) * at(u + i);
-            }
+        const int first = g * GROUP;
+        float *x = gate.at((size_t)first * b.rows), *u = up.at((size_t)first * b.rows), y[GROUP];
+        product<false>(l.gate, input, first, GROUP, x - first, GROUP, block_of(l.up, first));
+        product<false>(l.up, input, first, GROUP, u - first, GROUP, block_of(l.gate, first + threads * GROUP));
+        for (int row = 0; row < b.rows; row++, x += GROUP, u += GROUP) {
+            for (int i = 0; i < GROUP; i += BLOCK) at(y + i) = at(x + i) / (1.0f + exponential(-at(x + i))) * at(u + i);
             inner.put(row, g, y);
         }
     }
     void operator()(Team& team) {
         Walk walk{team};
-        const int cut = 64;
+        auto add = [&](const Linear& w, const Rows& x) {  // to the residual stream
+            auto chunk = [&](int c) {
+                product<true>(w, x, c * CUT, CUT, b.x, m.hidden, block_of(w, (c + threads) * CUT));
+            };
+            walk.stage((m.hidden + CUT - 1) / CUT, chunk, [&](int c) { fetch_start(w, c * CUT); });
+        };
         for (int i = 0; i < m.layer_count; i++) {
             const Layer& l = m.layers[i];
-            walk.stage(b.rows, [&](int row) { normalise(row, l.attention_norm); });
-            walk.stage(m.heads + 2 * m.kv_heads, [&](int head) { project(l, head); });
-            walk.stage(b.rows * tiles, [&](int item) { attend(l, item); });
+            walk.stage(b.rows, [&](int row) { normalise(row, l.attention_norm, input, row); });
+            walk.stage(
+                m.heads + 2 * m.kv_heads, [&](int head) { project(l, head); },
+                [&](int head) { fetch_start(l.q, head * D); });
+            walk.stage(b.rows * tiles, [&](int item) {
+                D == 64 ? attend<64>(l, item) : D == 128 ? attend<128>(l, item) : attend<0>(l, item);
+            });
             walk.stage(b.rows, [&](int row) { gather(row); });
-            walk.stage((m.hidden + cut - 1) / cut, [&](int c) { product<true>(l.o, context, c * cut, cut, b.x, m.hidden); });
-            walk.stage(b.rows, [&](int row) { normalise(row, l.mlp_norm); });
-            walk.stage(m.inner / GROUP, [&](int g) { activate(l, g); });
-            walk.stage((m.hidden + cut - 1) / cut, [&](int c) { product<true>(l.down, inner, c * cut, cut, b.x, m.hidden); });
+            add(l.o, context);
+            walk.stage(b.rows, [&](int row) { normalise(row, l.mlp_norm, input, row); });
+            walk.stage(
+                m.inner / GROUP, [&](int g) { activate(l, g); }, [&](int g) { fetch_start(l.gate, g * GROUP); });
+            add(l.down, inner);
         }
-        walk.stage(b.rows, [&](int row) { normalise(row, m.norm); });
-        walk.stage((m.head.n + 255) / 256, [&](int c) { product<false>(m.head, input, c * 256, 256, b.logits, m.head.n); });
+        walk.stage(b.output_count, [&](int i) { normalise((int)b.outputs[i], m.norm, last, i); });
+        auto head = [&](int c) {
+            product<false>(m.head, last, c * CUT, CUT, b.logits, m.head.n, block_of(m.head, (c + threads) * CUT));
+        };
+        walk.stage((m.head.n + CUT - 1) / CUT, head, [&](int c) { fetch_start(m.head, c * CUT); });
         walk.wait();
     }
 };
@@ -267,7 +280,9 @@ int cutaway_step(const Model* model, const Batch* batch, int threads) {
         }
         if (!good) return row + 1;
     }
-    Step step(*model, b);
+    for (int i = 0; i < b.output_count; i++)
+        if (b.outputs[i] < 0 || b.outputs[i] >= b.rows) return b.rows + 1;
+    Step step(*model, b, threads);
     team.run(threads, step);
     return 0;
 }
@@ -283,15 +298,14 @@ void cutaway_pack(const Linear* to, const float* weights, int threads) {
 }
 
 void cutaway_linear(const Linear* w, const float* x, float* y, int64_t rows, int threads) {
-    Rows input;
-    input.resize((int)rows, w->k);
+    Rows input((int)rows, w->k);
     auto job = [&](Team& team) {
         Walk walk{team};
         walk.stage((int)(rows + 7) / 8, [&](int c) {
             for (int row = c * 8; row < std::min((int)rows, c * 8 + 8); row++)
                 for (int g = 0; g < w->k / GROUP; g++) input.put(row, g, x + (size_t)row * w->k + g * GROUP);
         });
-        walk.stage((w->n + 63) / 64, [&](int c) { product<false>(*w, input, c * 64, 64, y, w->n); });
+        walk.stage((w->n + CUT - 1) / CUT, [&](int c) { product<false>(*w, input, c * CUT, CUT, y, w->n, block_of(*w, (c + threads) * CUT)); });
         walk.wait();
     };
     team.run(threads, job);

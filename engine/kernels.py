@@ -57,9 +57,8 @@ class Batch(Structure):
     """`struct Batch` of kernels.cpp."""
 
     _fields_ = [
-        *((name, c_void_p) for name in ("x", "positions", "slots", "lengths", "page_table", "logits")),
-        ("rows", c_int32),
-        ("pages", c_int32),
+        *((name, c_void_p) for name in ("x", "positions", "slots", "lengths", "page_table", "outputs", "logits")),
+        *((name, c_int32) for name in ("rows", "pages", "output_count")),
     ]
 
 

@@ -22,7 +22,7 @@ typedef int32_t Ints __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int8_t Bytes __attribute__((vector_size(16), aligned(1), may_alias));
 typedef uint16_t Halves __attribute__((vector_size(32), aligned(2), may_alias));
 
-constexpr int GROUP = 32, BLOCK = 16;
+constexpr int GROUP = 32, BLOCK = 16, AHEAD = 4096;
 constexpr Ints LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 constexpr float ROUND = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number, to nearest even
 
@@ -63,16 +63,25 @@ extern "C" struct Linear {  // y = x W^T + bias; n outputs (padded to 16 in stor
     int32_t n, k;
 };
 
-struct Rows {  // quantised activations, group by group so that a tile's rows lie together
-    std::vector<int8_t> q;        // [k/32][rows][32]
-    std::vector<float> scale;     // [k/32][rows]
-    std::vector<int32_t> offset;  // [k/32][rows]: -128 * sum of q, which takes the weights' + 128 back
-    int rows = 0;
+// Memory that begins on a cache line: two threads that write to neighbouring chunks should not share one.
+template <class T> struct Buffer {
+    struct alignas(64) Line {
+        T items[64 / sizeof(T)];
+    };
+    std::vector<Line> lines;
 
-    void resize(int count, int k) {
-        rows = count;
-        q.resize((size_t)count * k), scale.resize((size_t)count * k / GROUP), offset.resize(scale.size());
-    }
+    explicit Buffer(size_t count) : lines((count * sizeof(T) + 63) / 64) {}
+    T* at(size_t index) { return lines.data()->items + index; }
+    const T* at(size_t index) const { return lines.data()->items + index; }
+};
+
+struct Rows {  // quantised activations, group by group so that a tile's rows lie together
+    int rows;
+    Buffer<int8_t> q;        // [k/32][rows][32]
+    Buffer<float> scale;     // [k/32][rows]
+    Buffer<int32_t> offset;  // [k/32][rows]: -128 * sum of q, which takes the weights' + 128 back
+
+    Rows(int rows, size_t k) : rows(rows), q(rows * k), scale(rows * k / GROUP), offset(rows * k / GROUP) {}
     void put(int row, int group, const float* x) {
         const Ints positive = Ints{} + 0x7fffffff;
         const float top = highest(larger((Floats)((Ints)at(x) & positive), (Floats)((Ints)at(x + BLOCK) & positive)));
@@ -80,10 +89,10 @@ struct Rows {  // quantised activations, group by group so that a tile's rows li
         const Floats low = at(x) * inverse + ROUND, high = at(x + BLOCK) * inverse + ROUND;
         const float sum = total((low - ROUND) + (high - ROUND));
         const size_t place = (size_t)group * rows + row;
-        *(Bytes*)&q[place * GROUP] = __builtin_convertvector((Ints)low - (Ints)(Floats{} + ROUND), Bytes);
-        *(Bytes*)&q[place * GROUP + BLOCK] = __builtin_convertvector((Ints)high - (Ints)(Floats{} + ROUND), Bytes);
-        scale[place] = top / 127 + 0 * sum;  // not a number where any of them is none, so that nothing hides it
-        offset[place] = std::isnan(sum) ? 0 : (int32_t)(-128 * sum);
+        *(Bytes*)q.at(place * GROUP) = __builtin_convertvector((Ints)low - (Ints)(Floats{} + ROUND), Bytes);
+        *(Bytes*)q.at(place * GROUP + BLOCK) = __builtin_convertvector((Ints)high - (Ints)(Floats{} + ROUND), Bytes);
+        *scale.at(place) = top / 127 + 0 * sum;  // not a number where any of them is none, so that nothing hides it
+        *offset.at(place) = std::isnan(sum) ? 0 : (int32_t)(-128 * sum);
     }
 };
 
@@ -91,10 +100,9 @@ static bool plain_only = false;  // tests hold the two paths against each other
 
 template <bool Plain> static inline Ints dot4(Ints sum, const uint8_t* w, const int8_t* x) {
 #if defined(__AVX512VNNI__)
-    if constexpr (!Plain) {
-        int32_t four;
-        std::memcpy(&four, x, 4);
-        return (Ints)_mm512_dpbusd_epi32((__m512i)sum, _mm512_loadu_si512(w), _mm512_set1_epi32(four));
+    if constexpr (!Plain) {  // not the intrinsic: GCC would load the four bytes by an instruction of their own
+        asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(*(const Ints*)w), "m"(*(const int32_t*)x));
+        return sum;
     }
 #endif
     for (int i = 0; i < BLOCK; i++)
@@ -102,43 +110,73 @@ template <bool Plain> static inline Ints dot4(Ints sum, const uint8_t* w, const 
     return sum;
 }
 
-// R rows times one block of 16 outputs. `part` of `parts` is this tile's share of asking for the next block, so that
-// memory does not rest while it multiplies.
+static inline const uint8_t* block_of(const Linear& w, int output) {  // where the weights of an output's block begin
+    return w.data + (size_t)(output / BLOCK) * w.k * BLOCK;
+}
+
+static void fetch_start(const Linear& w, int output) {  // what Coming can't ask for: the start of a stage
+    for (int i = 0; i < AHEAD && output < w.n; i += 64) __builtin_prefetch(block_of(w, output) + i);
+}
+
+// What to ask the cache for: AHEAD bytes further on up to `end`, and beyond that from `after` on.
+struct Coming {
+    const uint8_t *end, *after;
+
+    void fetch(const uint8_t* data) const {
+        const uint8_t* next = data + AHEAD < end ? data + AHEAD : after + (data + AHEAD - end);
+        for (int i = 0; i < GROUP * BLOCK; i += 64) __builtin_prefetch(next + i);
+    }
+};
+
+// R rows times the block of outputs from n on. All rows go through the weights together, so that memory is read at an
+// even pace and never rests while they multiply.
 template <bool Plain, int R, class Sink>
-static inline void tile(const Linear& w, int block, const Rows& x, int row, int part, int parts, Sink&& sink) {
+static inline void tile(const Linear& w, int n, const Rows& x, int row, const Coming* coming, Sink&& sink) {
+    constexpr int H = std::min(R, 8);  // rows at a time: their integer sums and all float sums fit the registers
     const int groups = w.k / GROUP, rows = x.rows;
-    const int8_t* q = x.q.data() + (size_t)row * GROUP;
-    const float* x_scale = x.scale.data() + row;
-    const int32_t* offset = x.offset.data() + row;
-    const uint8_t* data = w.data + (size_t)block * w.k * BLOCK;
-    const uint16_t* scales = w.scales + (size_t)block * groups * BLOCK;
-    Floats sum[R] = {};
+    const int8_t* q = x.q.at((size_t)row * GROUP);
+    const float* x_scale = x.scale.at(row);
+    const int32_t* offset = x.offset.at(row);
+    const uint8_t* data = block_of(w, n);
+    const uint16_t* scales = w.scales + (size_t)(n / BLOCK) * groups * BLOCK;
+    Floats sum[R];
+    for (int r = 0; r < R; r++) sum[r] = Floats{};
     for (int g = 0; g < groups; g++) {
-        for (int s = part; s < GROUP / 4; s += parts) __builtin_prefetch(data + (w.k + s * 4) * BLOCK, 0, 2);
-        Ints dot[R];
-        for (int r = 0; r < R; r++) dot[r] = Ints{} + offset[r];
-        for (int s = 0; s < GROUP / 4; s++)
-            for (int r = 0; r < R; r++) dot[r] = dot4<Plain>(dot[r], data + s * 4 * BLOCK, q + r * GROUP + s * 4);
+        if (coming) coming->fetch(data);
         const Floats scale = widen(scales);
-        for (int r = 0; r < R; r++) sum[r] += __builtin_convertvector(dot[r], Floats) * (scale * x_scale[r]);
+#pragma GCC unroll 2
+        for (int first = 0; first < R; first += H) {
+            Ints dot[H];
+            for (int r = 0; r < H; r++) dot[r] = Ints{} + offset[first + r];
+            for (int s = 0; s < GROUP / 4; s++)
+                for (int r = 0; r < H; r++)
+                    dot[r] = dot4<Plain>(dot[r], data + s * 4 * BLOCK, q + (first + r) * GROUP + s * 4);
+            for (int r = 0; r < H; r++)
+                sum[first + r] += __builtin_convertvector(dot[r], Floats) * (scale * x_scale[first + r]);
+        }
         data += GROUP * BLOCK, scales += BLOCK, q += (size_t)rows * GROUP, x_scale += rows, offset += rows;
     }
     for (int r = 0; r < R; r++) sink(row + r, sum[r]);
 }
 
-template <bool Plain, class Sink> static void multiply(const Linear& w, int block, const Rows& x, Sink&& sink) {
-    const int parts = std::max(1, x.rows / 8), none = GROUP;
+template <bool Plain, class Sink>
+static void multiply(const Linear& w, int n, const Rows& x, const Coming& coming, Sink&& sink) {
+    const Coming* ask = &coming;  // the first tile asks, the others find the weights at hand
     int row = 0;
-    for (; x.rows - row >= 8; row += 8) tile<Plain, 8>(w, block, x, row, row / 8, parts, sink);
-    if (x.rows - row >= 4) tile<Plain, 4>(w, block, x, row, row ? none : 0, parts, sink), row += 4;
-    if (x.rows - row >= 2) tile<Plain, 2>(w, block, x, row, row ? none : 0, parts, sink), row += 2;
-    if (x.rows - row >= 1) tile<Plain, 1>(w, block, x, row, row ? none : 0, parts, sink);
+    for (; x.rows - row >= 16; row += 16, ask = nullptr) tile<Plain, 16>(w, n, x, row, ask, sink);
+    if (x.rows - row >= 8) tile<Plain, 8>(w, n, x, row, ask, sink), row += 8, ask = nullptr;
+    if (x.rows - row >= 4) tile<Plain, 4>(w, n, x, row, ask, sink), row += 4, ask = nullptr;
+    if (x.rows - row >= 2) tile<Plain, 2>(w, n, x, row, ask, sink), row += 2, ask = nullptr;
+    if (x.rows - row >= 1) tile<Plain, 1>(w, n, x, row, ask, sink);
 }
 
-// Outputs [first, first + count) of every row, written (or added) to y[row * stride + output].
+// Outputs [first, first + count) of every row, written (or added) to y[row * stride + output]. `after` is the block
+// that will probably be wanted next.
 template <bool Add>
-static void product(const Linear& w, const Rows& x, int first, int count, float* y, int64_t stride) {
-    for (int n = first; n < std::min(first + count, w.n); n += BLOCK) {
+static void product(const Linear& w, const Rows& x, int first, int count, float* y, int64_t stride, const uint8_t* after) {
+    const int end = std::min(first + count, w.n);
+    const Coming coming{block_of(w, end + BLOCK - 1), after};
+    for (int n = first; n < end; n += BLOCK) {
         const int width = std::min(BLOCK, w.n - n);
         auto sink = [&](int row, Floats value) {
             float* to = y + row * stride + n;
@@ -146,7 +184,7 @@ static void product(const Linear& w, const Rows& x, int first, int count, float*
             else
                 for (int i = 0; i < width; i++) to[i] = (Add ? to[i] : 0) + (value[i] + (w.bias ? w.bias[n + i] : 0));
         };
-        plain_only ? multiply<true>(w, n / BLOCK, x, sink) : multiply<false>(w, n / BLOCK, x, sink);
+        plain_only ? multiply<true>(w, n, x, coming, sink) : multiply<false>(w, n, x, coming, sink);
     }
 }
 

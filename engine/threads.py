@@ -1,26 +1,95 @@
-"""Threads for the arithmetic: how many, and how long an idle one spins. To be settled before torch is imported.
+"""How many threads compute, and how long they wait awake. Imports no torch: the environment must come first.
 
-OpenMP's workers wait between two parallel regions. If they spin without end, a busy machine is ruined (a token takes
-seconds); if they sleep at once, a virtual machine needs 50 to 100 µs to wake one, thousands of times a token. A
-bounded spin serves both.
+A sleeping OpenMP worker takes 50 to 100 us to wake on a virtual machine, and one that spins without bound ruins a
+busy one; so the wait is bounded. Our own kernels keep their own helpers (kernels_team.h) and are not touched by
+these settings: they are for the operators of torch around them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from pathlib import Path
 
-SPINS = "3000"  # turns of libgomp's waiting loop, some tens of µs
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+SPINS = 3000  # turns of libgomp's waiting loop: some ten microseconds
+ENOUGH = 0.03  # a further thread must save this share of the time
 
 
-def prepare_environment() -> None:
-    """Set what OpenMP reads when torch loads it, unless the user has set it. Torch must not be imported yet."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(usable_cores()))
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+def prepare_environment(environment: MutableMapping[str, str] = os.environ, threads: int = 0) -> None:
+    """Set how OpenMP runs, before torch is imported; what the user set stays.
+
+    `threads` 0 means one a physical core that this process may use.
+    """
+    count = str(threads or usable_cores())
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        environment.setdefault(name, environment.get("OMP_NUM_THREADS", count))
+    if "OMP_WAIT_POLICY" not in environment:
+        environment.setdefault("GOMP_SPINCOUNT", str(SPINS))  # libgomp, which torch's Linux builds carry
+        environment.setdefault("KMP_BLOCKTIME", "0")  # LLVM's and Intel's, in milliseconds
+
+
+def usable_cores(system: Path = Path("/sys")) -> int:
+    """Physical cores that this process may use: affinity, sibling threads and the container's quota considered."""
+    try:
+        allowed = os.sched_getaffinity(0)
+    except AttributeError:  # not Linux
+        return max(1, (os.cpu_count() or 2) // (1 if os.uname().machine == "arm64" else 2))
+    cores = {_first_sibling(system, cpu) for cpu in allowed}
+    try:
+        quota, period = (system / "fs/cgroup/cpu.max").read_text().split()
+        limit = len(cores) if quota == "max" else int(quota) // int(period)
+    except (OSError, ValueError):
+        limit = len(cores)
+    return max(1, min(len(cores), limit))
+
+
+def _first_sibling(system: Path, cpu: int) -> str:
+    """The lowest hardware thread on the core of `cpu`, which stands for the core."""
+    try:
+        siblings = (system / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+    return siblings.replace("-", ",").split(",")[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured: the chosen number of threads, and milliseconds a step by number of threads."""
+
+    threads: int
+    milliseconds: dict[int, float]
+
+
+def calibrate(step: Callable[[int], object], most: int, seconds: float = 0.2) -> Calibration:
+    """Time `step(threads)` with 1, 2, 4 ... `most` threads in turn for about `seconds`, and choose.
+
+    Each count is judged by its median, so that a core that another program keeps busy counts against using it. More
+    threads must pay for themselves. Every count is tried three times at least.
+    """
+    counts = list(_doublings(max(1, most)))
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    for count in counts:
+        step(count)  # wakes helpers, fills caches
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[counts[-1]]) < 3:
+        for count in counts:
+            start = time.perf_counter()
+            step(count)
+            times[count].append((time.perf_counter() - start) * 1e3)
+    middle = {count: statistics.median(taken) for count, taken in times.items()}
+    best = counts[0]
+    for count in counts[1:]:
+        if middle[count] < middle[best] * (1 - ENOUGH):
+            best = count
+    return Calibration(best, middle)
+
+
+def _doublings(most: int) -> Iterator[int]:
+    count = 1
+    while count < most:
+        yield count
+        count *= 2
+    yield most
