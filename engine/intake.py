@@ -10,7 +10,7 @@ from . import settings as settings_border
 from .errors import PromptError, SettingError
 from .protocol import Delivery, PromptRendered, SamplingSettings, Submit
 from .request import ReplyStyle, Request, Sample, Stamps
-from .sampler import RowRandom
+from .sampler import History, RowRandom
 from .scheduler import Scheduler
 from .sequence import Sequence
 from .textstream import TextStream
@@ -133,4 +133,6 @@ class Intake:
             self.tokenizer, stop, style.opens_reasoning, settings.min_tokens, midway=style.midway, tags=style.tags
         )
         prompt = tuple(sequence.tokens[: sequence.prompt_length])
-        return Sample(request, sequence, text, RowRandom(settings.seed, sequence.sample), stamps, prompt)
+        return Sample(
+            request, sequence, text, RowRandom(settings.seed, sequence.sample), stamps, History(prompt), prompt
+        )

@@ -68,6 +68,7 @@ def _row(core: EngineCore, work: Work) -> SampleRow:
         end_ids=sample.request.end_ids,
         generator=sample.random,
         candidates=settings.candidates if core.switches.inspect else 0,
+        history=sample.history,
     )
 
 

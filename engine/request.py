@@ -10,7 +10,7 @@ from .sequence import Sequence
 
 if TYPE_CHECKING:
     from .reasoning import Tags
-    from .sampler import RowRandom
+    from .sampler import History, RowRandom
     from .textstream import TextStream
 
 
@@ -45,6 +45,7 @@ class Sample:
     text: TextStream
     random: RowRandom
     stamps: Stamps
+    history: History
     prompt_ids: tuple[int, ...] = ()
     generated: list[int] = dataclasses.field(default_factory=list)
     sampled: list[Sampled] = dataclasses.field(default_factory=list)

@@ -8,8 +8,11 @@ import torch
 
 from .attention import AttentionContext
 from .batch import Batch, pack
+from .decode_step import NativeStep
 from .kv_cache import KVCache
 from .plan import StepPlan
+
+MOST_ROWS = 128
 
 
 class Runner(Protocol):
@@ -50,6 +53,8 @@ class PagedRunner:
     def run(self, plan: StepPlan) -> torch.Tensor:
         if plan.copies:
             self.cache.copy_pages(plan.copies)
+        if isinstance(self.decode, NativeStep):
+            return run_rows(self.decode, plan)
         batch = pack(plan, self.cache.page_size, self.device)
         if self.decode is not None and batch.decodes == len(plan.work):
             logits = self.decode(
@@ -60,6 +65,31 @@ class PagedRunner:
 
     def release(self, key: str) -> None:
         """Nothing is kept outside the pages."""
+
+
+def run_rows(step: NativeStep, plan: StepPlan) -> torch.Tensor:
+    """A plan through our own kernels, every position a row: logits [R, vocabulary] of the works that sample.
+
+    `MOST_ROWS` at a time: a row needs room for its partial attention, which grows with the context.
+    """
+    ids = torch.tensor([token for work in plan.work for token in work.token_ids])  # [T]
+    positions = torch.tensor([p for work in plan.work for p in range(work.start, work.end)])
+    slots = torch.tensor([slot for work in plan.work for slot in work.slots])
+    width = max(len(work.block_table) for work in plan.work)
+    table = torch.zeros(len(ids), width, dtype=torch.int32)
+    row, wanted = 0, []
+    for work in plan.work:
+        table[row : row + work.count, : len(work.block_table)] = torch.tensor(work.block_table, dtype=torch.int32)
+        row += work.count
+        if work.samples:
+            wanted.append(row - 1)
+    logits = []
+    for first in range(0, len(ids), MOST_ROWS):
+        rows = slice(first, min(first + MOST_ROWS, len(ids)))
+        outputs = torch.tensor([w - first for w in wanted if rows.start <= w < rows.stop], dtype=torch.int64)
+        part = step.rows(ids[rows], positions[rows], slots[rows], table[rows], positions[rows] + 1, outputs)
+        logits.append(part)
+    return logits[0] if len(logits) == 1 else torch.cat(logits)
 
 
 def forward(model: torch.nn.Module, batch: Batch, cache: KVCache) -> torch.Tensor:
