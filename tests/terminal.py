@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -35,8 +36,9 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
-        engine = shlex.join(COMMAND)
-        command = ["-P", "-m", "cutaway.tui.cli", "chat", "--engine", engine, "--model", model, "--pages", "2048"]
+        command = ["-P", "-m", "cutaway.tui.cli", "chat"]
+        if model:
+            command += ["--engine", shlex.join(COMMAND), "--model", model, "--pages", "2048"]
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM", "COLORTERM")}
         environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONUNBUFFERED": "1"} | (env or {})
         self.child = pexpect.spawn(
@@ -109,4 +111,6 @@ class Terminal:
         assert self.after == self.before
 
     def kill(self) -> None:
-        self.child.close(force=True)
+        """End the program if it still runs."""
+        with contextlib.suppress(OSError):  # its terminal may be closed already
+            self.child.close(force=True)

@@ -180,7 +180,7 @@ async def test_a_question_asked_while_the_model_loads_is_answered_when_it_is_the
     async with running() as run:
         run.session.link.ready = False
         await run.ask("count 2", wait=False)
-        await run.shows("◌ waiting")
+        await run.shows("◌ waiting for the engine")
         assert not [command for command in run.engine.sent if isinstance(command, Submit)]
         run.session.link._release()
         await run.until(lambda: replies(run)[-1][1] == "1 2 ")

@@ -9,13 +9,16 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
 from ..engine import places
 from .actions import ACTIONS
+from .chat.composer import Composer
 from .chat.drafts import Drafts, History
+from .chat.visible import visible
 from .looks import DEFAULT, Colourless, load_themes, no_colour
 from .printable import printable
 from .screens.main import MainScreen
@@ -74,6 +77,12 @@ class CutawayApp(App[None]):
                 yield SystemCommand(action.title, keys, partial(screen.run_action, action.name))
         for name in sorted(self.our_themes):
             yield SystemCommand(f"Theme {name}", "Change the colours", partial(setattr, self, "theme", name))
+
+    async def on_event(self, event: events.Event) -> None:
+        # The composer keeps what is pasted and shows it safely; every other field would draw it as it is.
+        if isinstance(event, events.Paste) and not isinstance(self.focused, Composer):
+            event.text = visible(event.text)
+        await super().on_event(event)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send an escape sequence of ours to the terminal."""

@@ -15,9 +15,11 @@ from ...engine.protocol import (
     Failed,
     Finished,
     Fork,
+    Lane,
     PromptRendered,
     Rejected,
     SamplingSettings,
+    Step,
     Submit,
     TextDelta,
 )
@@ -34,6 +36,7 @@ class Exchange:
         self._replies: dict[str, Node] = {}
         self._homes: dict[str, Conversation] = {}
         self._prefixes: dict[str, str] = {}
+        self._silent: set[str] = set()  # requests under way whose text has not begun
         self._made = 0
 
     def name(self, kind: str = "chat") -> str:
@@ -113,6 +116,7 @@ class Exchange:
 
     def _take(self, request: str, node: Node, conversation: Conversation) -> None:
         self._replies[request] = node
+        self._silent.add(request)
         self._homes[request] = conversation
         self._prefixes[request] = node.text
 
@@ -130,6 +134,8 @@ class Exchange:
         """Take an event; returns the messages it changed."""
         if isinstance(event, TextDelta):
             return self._said(event)
+        if isinstance(event, Step):
+            return self._stepped(event)
         if isinstance(event, Finished):
             return self._ended(event)
         if isinstance(event, PromptRendered):
@@ -161,14 +167,31 @@ class Exchange:
             node.text += event.text
         reply.tokens = event.tokens
         if reply.status == "waiting":
-            reply.status = "writing"
+            self._silent.discard(event.request)
+            reply.status, reply.detail = "writing", ""
         node.touch()
         return [node]
+
+    def _stepped(self, event: Step) -> list[Node]:
+        """Say what a reply without text is waiting for."""
+        changed: list[Node] = []
+        if not self._silent:
+            return changed
+        told = {lane.request: _doing(lane) for lane in event.lanes if lane.request in self._silent}
+        told |= {wait.request: f"in the queue: {wait.reason}" for wait in event.waits if wait.request in self._silent}
+        for request, words in told.items():
+            live = self._live(request, 0)
+            if live is not None and live[1].running and live[1].detail != words:
+                live[1].detail = words
+                live[0].touch()
+                changed.append(live[0])
+        return changed
 
     def _ended(self, event: Finished) -> list[Node]:
         if (live := self._live(event.request, event.sample)) is None:
             return []
         node, reply = live
+        self._silent.discard(event.request)
         reply.status = _ENDINGS.get(event.reason, "failed")
         reply.detail = event.detail
         reply.tokens = event.generated_tokens
@@ -195,7 +218,14 @@ class Exchange:
             live = self._live(request, 0)
             if live is not None and live[1].running:
                 node, reply = live
+                self._silent.discard(request)
                 reply.status, reply.detail, reply.action = "failed", message, action
                 node.touch()
                 changed.append(node)
         return changed
+
+
+def _doing(lane: Lane) -> str:
+    if lane.phase == "prefill":
+        return f"reading the prompt, {lane.start + lane.count:,} of {lane.prompt:,} tokens"
+    return f"writing, {lane.length - lane.prompt:,} tokens so far"

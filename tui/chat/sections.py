@@ -70,6 +70,30 @@ class Body(Section):
         return [*self.part.lines(width), Line((), ())]
 
 
+class Thought(Section):
+    """What the model thought before it answered: a line that says so, or all of it."""
+
+    opened = False
+
+    def height(self, width: int) -> int:
+        return len(self.lines(width))
+
+    def lines(self, width: int) -> list[Line]:
+        reasoning = self.node.reply.reasoning if self.node.reply is not None else ""
+        if not reasoning:
+            return []
+        mark, key = ("▾", "o closes") if self.opened else ("▸", "o opens")
+        label = f"{mark} thought, {len(reasoning):,} characters — {key}"
+        lines = [part.line() for part in Styled(label, "state-note").wrap(width)]
+        if self.opened:
+            prefix = Styled("┊ " if width > 8 else "", "quote")
+            for text in reasoning.strip("\n").split("\n"):
+                styled = Styled()
+                styled.foreign(text, "state-note", [-1] * len(text))
+                lines.extend(part.line(prefix) for part in styled.wrap(width - len(prefix)))
+        return [*lines, Line((), ())]
+
+
 class Whole(Section):
     """All of a finished message's text: not even read as markdown before it is drawn."""
 
@@ -139,6 +163,7 @@ class MessageSections:
         self.node = node
         self.plain = plain
         self.head = Head(node, speaker)
+        self.thought = Thought(node)
         self.foot = Foot(node)
         self._bodies: list[Section] = []
         self._document: Document | None = None
@@ -171,4 +196,4 @@ class MessageSections:
         document.changed_from = len(document.parts)
 
     def all(self) -> list[Section]:
-        return [self.head, *self._bodies, self.foot]
+        return [self.head, self.thought, *self._bodies, self.foot]

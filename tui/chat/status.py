@@ -13,7 +13,7 @@ def ending(node: Node) -> tuple[str, str, str]:
     if reply is None:
         return "", "", ""
     if reply.status == "waiting":
-        return "◌", "waiting", "state-busy"
+        return "◌", reply.detail or "waiting for the engine", "state-busy"
     if reply.status == "writing":
         return "▸", "writing", "state-busy"
     if reply.status == "edited":

@@ -40,6 +40,7 @@ class ConversationView(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("end,G", "scroll_end", "End of the chat: follow new text", show=False),
         Binding("home", "scroll_home", "Beginning of the chat", show=False),
+        Binding("o", "thoughts", "Open or close what the model thought", show=False),
         Binding("left_square_bracket", "message(-1)", "Message above", show=False),
         Binding("right_square_bracket", "message(1)", "Message below", show=False),
     ]
@@ -134,6 +135,13 @@ class ConversationView(ScrollView, can_focus=True):
         if marked != self.marked:
             self.marked = marked
             self.refresh()
+
+    def action_thoughts(self) -> None:
+        """Open or close what the model thought."""
+        message = next((message for message in self._messages if message.node is self.cursor), None)
+        if message is not None:
+            message.thought.opened = not message.thought.opened
+            self._refill()
 
     @property
     def cursor(self) -> Node | None:

@@ -31,18 +31,23 @@ class ChatActions(MainBase):
         if self.session.generating:
             self.say("The reply is still being written: Esc stops it, then send.", "warning")
             return
-        _, commands = self.session.exchange.ask(self.session.conversation, event.text)
+        asked = self.session.exchange.ask(self.session.conversation, event.text)
         self.composer.sent()
-        self._asked(commands)
+        self._asked(*asked)
 
-    def _asked(self, commands: list[Command]) -> None:
+    def _asked(self, reply: Node, commands: list[Command]) -> None:
         """Send what asks for a reply, show its place, and let the panels follow it."""
         self.wake_engine()
         self.session.send(*commands)
-        self.session.selection.select_request(None)
+        self.follow_reply(reply)
         self.view.following = True
         self.view.choose(None)
         self.path_changed()
+
+    def follow_reply(self, node: Node | None) -> None:
+        """Let the panels show the request that writes or wrote this reply."""
+        if node is not None and node.reply is not None and node.reply.request:
+            self.session.selection.select_request(node.reply.request, node.reply.sample)
 
     def action_stop(self) -> None:
         path = self.session.conversation.path()
@@ -55,8 +60,7 @@ class ChatActions(MainBase):
         if node.role not in ("user", "assistant"):
             self.say("Only a question or a reply can be asked again.", "warning")
             return
-        _, commands = self.session.exchange.regenerate(self.session.conversation, node)
-        self._asked(commands)
+        self._asked(*self.session.exchange.regenerate(self.session.conversation, node))
 
     def action_go_on(self) -> None:
         node = self.view.cursor
@@ -65,8 +69,7 @@ class ChatActions(MainBase):
         elif node.children:
             self.say("This reply has an answer already: edit it (e) to go on in a new branch.", "warning")
         else:
-            _, commands = self.session.exchange.go_on(self.session.conversation, node)
-            self._asked(commands)
+            self._asked(*self.session.exchange.go_on(self.session.conversation, node))
 
     def action_edit(self) -> None:
         node = self.view.cursor
@@ -90,7 +93,7 @@ class ChatActions(MainBase):
         if go_on:
             branch, commands = self.session.exchange.go_on(conversation, branch)
         if commands:
-            self._asked(commands)
+            self._asked(branch, commands)
         else:
             self.session.store.save(conversation)
             self.path_changed()
@@ -104,6 +107,7 @@ class ChatActions(MainBase):
         self.session.store.save(self.session.conversation)
         self.path_changed()
         self.view.choose(shown)
+        self.follow_reply(shown)
 
     def action_system(self) -> None:
         def edited(result: tuple[str, bool] | None) -> None:
@@ -233,6 +237,8 @@ class ChatActions(MainBase):
         self._chat_changed()
 
     def _chat_changed(self) -> None:
+        replies = [node for node in self.session.conversation.path() if node.reply is not None]
+        self.follow_reply(replies[-1] if replies else None)
         self.view.show(self.session.conversation)
         self.composer.put(self.session.conversation.draft)
         self.path_changed()

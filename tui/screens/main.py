@@ -38,7 +38,7 @@ from .keys import KeysScreen, bindings_of
 from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
 from .panel_actions import PanelActions
 from .tabs import PanelTabs
-from .topbar import TopBar
+from .topbar import TopBar, progress
 
 FRAME = 1 / 12  # seconds between paints while events come in
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
@@ -194,6 +194,8 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         if self.session.trouble is not None:
             sentence = " ".join(part for part in self.session.trouble if part)
             return [(f"✗ {sentence}", "state-failed"), ("R, or your next message, starts the engine again.", "dim")]
+        if self.session.state.card is None:
+            return [(f"◌ {progress(self.session.state.loading)}", "state-busy"), ("", ""), *GREETING]
         return [] if self.session.conversation.root.children else GREETING
 
     def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:

@@ -9,6 +9,7 @@ from ..chat import places
 from ..chat.view import ConversationView
 from ..controls.bar import ControlsBar
 from ..panels import ForkRequested, InspectRequested, Panel, SelectionChanged
+from ..state.conversation import Node
 from .base import MainBase
 from .jump import JumpScreen
 from .layout import PANELS
@@ -22,6 +23,10 @@ class PanelActions(MainBase):
 
     def panel(self, name: str) -> Panel:
         return self.query_one(f"#{name}", Panel)
+
+    def follow_reply(self, node: Node | None) -> None:
+        """Let the panels show the request that writes or wrote this reply."""
+        raise NotImplementedError
 
     def lay_out(self) -> None:
         """Give the panels and the chat their places."""
@@ -138,7 +143,7 @@ class PanelActions(MainBase):
             self.session.show(home)
             self.view.show(home)
         self.session.send(*commands)
-        self.session.selection.select_request(node.reply.request if node.reply else None)
+        self.follow_reply(node)
         self.view.following = True
         self.path_changed()
         self.say("Forked: the old reply is the branch to the left.")

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from rich.cells import cell_len
 
+from ...engine.protocol import LoadProgress
 from ..panels.glyphs import bar
 from ..panels.line import Line
 from ..panels.panel import Panel
@@ -51,7 +52,7 @@ class TopBar(Panel, can_focus=False):
         if self.session.trouble is not None:
             return [("✗ no engine", "bad strong"), ("R, or your next message, starts it again", "")]
         if state.loading is not None or state.card is None:
-            return [(f"◌ {self.progress()}", "warn")]
+            return [(f"◌ {progress(state.loading)}", "warn")]
         card = state.card
         parts = [(card.name, "accent"), (f"{card.device} {card.precision}", "dim")]
         if card.pages:
@@ -61,21 +62,6 @@ class TopBar(Panel, can_focus=False):
         if state.switches.paused:
             parts.append(("⏸ paused", "warn strong"))
         return parts
-
-    def progress(self) -> str:
-        """ "loading weights ████▌ 61%" """
-        loading = self.state.loading
-        if loading is None:
-            return "starting the engine"
-        text = f"{loading.stage} {loading.note}".strip()
-        if loading.total:
-            share = min(1.0, loading.done / loading.total)
-            text += f" {bar(share, 10):<10} {share:.0%}"
-            if loading.unit == "bytes":
-                text += f" of {size(loading.total)}"
-        elif loading.done and loading.unit:
-            text += f" {count(loading.done)} {loading.unit}"
-        return text
 
     def activity(self) -> str:
         """ "● 182 tok/s  ctx 312/8192", or how far the prompt is read."""
@@ -93,3 +79,18 @@ class TopBar(Panel, can_focus=False):
         intervals = sample.intervals_ns(32) if reply.running else []
         speed = len(intervals) * 1e9 / sum(intervals) if sum(intervals) else sample.tokens_per_second()
         return f"{'●' if reply.running else '○'} {rate(speed)} tok/s" if speed else ""
+
+
+def progress(loading: LoadProgress | None) -> str:
+    """ "weights ████▌      45%" """
+    if loading is None:
+        return "starting the engine"
+    text = f"{loading.stage} {loading.note}".strip()
+    if loading.total:
+        share = min(1.0, loading.done / loading.total)
+        text += f" {bar(share, 10):<10} {share:.0%}"
+        if loading.unit == "bytes":
+            text += f" of {size(loading.total)}"
+    elif loading.done and loading.unit:
+        text += f" {count(loading.done)} {loading.unit}"
+    return text
