@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -82,6 +81,8 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         model.set_attn_implementation("eager")
         runner = FallbackRunner(model)
         pages, page_bytes = -(-window // load.page_size), 0
+    progress(LoadProgress("calibrate"))
+    count = load.threads or kernel_choice.threads(runner, load.page_size, device)
     paged = not reason
     card = ModelCard(
         name=local.name,
@@ -91,7 +92,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         weight_bytes=kernel_choice.weight_bytes(model),
         precision=precision,
         device=str(device),
-        threads=torch.get_num_threads(),
+        threads=count,
         window=window,
         vocabulary=int(model.get_input_embeddings().weight.shape[0]),
         layers=layers,
@@ -144,8 +145,6 @@ def check(load: Load) -> None:
         value = getattr(load, field)
         if not low <= value <= high:
             raise SettingError(field, f"{field} must be a whole number from {low} to {high}, not {value}.")
-    if load.threads:
-        torch.set_num_threads(min(load.threads, os.cpu_count() or 1))
 
 
 def pick_device(wanted: str) -> torch.device:

@@ -77,7 +77,8 @@ class EngineCore:
         self.finished: collections.OrderedDict[str, Request] = collections.OrderedDict()
 
     def start(self) -> None:
-        """Tell that the model serves, and how the switches stand."""
+        """Tell that the model serves, and how the switches stand. To be called by the thread that will step."""
+        self.runner.use_threads(self.card.threads)
         self.emit(Ready(self.card))
         self.emit(Configured(self.switches))
 

@@ -40,6 +40,10 @@ class FallbackRunner:
         self.length = len(tokens)
         return out.logits[0, -1]
 
+    def use_threads(self, count: int) -> None:
+        """Compute with `count` threads from now on."""
+        torch.set_num_threads(count)
+
     def release(self, key: str) -> None:
         """Forget the cache of a sequence that ended."""
         if key == self.key:

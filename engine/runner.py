@@ -22,6 +22,10 @@ class Runner(Protocol):
         """Logits [R, vocabulary] of the last position of every work with `samples`, in the plan's order."""
         ...
 
+    def use_threads(self, count: int) -> None:
+        """Compute with `count` threads from now on. OpenMP keeps that number for each calling thread apart."""
+        ...
+
     def release(self, key: str) -> None:
         """A sequence ("request/sample") is gone; forget what was kept for it outside the pages."""
         ...
@@ -62,6 +66,9 @@ class PagedRunner:
             )
             return logits if len(batch.logit_rows) == len(logits) else logits[batch.logit_rows]
         return forward(self.model, batch, self.cache)
+
+    def use_threads(self, count: int) -> None:
+        torch.set_num_threads(count)
 
     def release(self, key: str) -> None:
         """Nothing is kept outside the pages."""

@@ -51,6 +51,9 @@ class ScriptedRunner:
                 rows.append(row)
         return torch.stack(rows) if rows else torch.empty(0, self.vocabulary)
 
+    def use_threads(self, count: int) -> None:
+        """Nothing is computed."""
+
     def release(self, key: str) -> None:
         """Nothing is kept."""
 
