@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cutaway.engine.protocol import (
     Candidate,
     Configured,
+    Delivery,
     Cut,
     Event,
     Finished,
@@ -129,6 +130,7 @@ class Story:
         settings: SamplingSettings | None = None,
         label: str = "",
         samples: int = 1,
+        delivery: Delivery = "streamed",
     ) -> Story:
         self.prompts[request] = len(pieces)
         self.events.append(
@@ -143,6 +145,7 @@ class Story:
                 window=128,
                 label=label,
                 samples=samples,
+                delivery=delivery,
                 settings=settings or SamplingSettings(),
             )
         )

@@ -57,7 +57,7 @@ async def test_a_paused_engine_says_so():
     story = conversation()
     story.events.append(Configured(Switches(paused=True)))
     async with hosted(LifecycleStrip, told(story.events), size=(130, 3)) as (app, _):
-        assert "⏸ paused" in app.rows()[0]
+        assert "‖ paused" in app.rows()[0]
 
 
 async def test_the_timeline_shows_spans_intervals_and_totals():
@@ -85,7 +85,7 @@ async def test_first_paint_stands_against_completion_for_both_deliveries_on_one_
         story.step([story.lane(0, "s", "decode", 9, 1)], [story.token("s", "x")])
     story.finish("s")
     story.events.append(Configured(Switches(delivery="buffered")))
-    story.ask("b", PIECES)
+    story.ask("b", PIECES, delivery="buffered")
     for _ in range(4):
         story.step([story.lane(0, "b", "decode", 9, 1)], [story.token("b", "x")], said=False)
     story.finish("b")

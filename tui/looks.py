@@ -19,6 +19,7 @@ from textual.filter import LineFilter
 from textual.theme import Theme
 
 DEFAULT = "cutaway-dark"
+MUTED, DISABLED = 0.62, 0.45  # of the way from the background to the foreground
 _COLOURS = frozenset(
     {"primary", "secondary", "accent", "warning", "error", "success"}
     | {"foreground", "background", "surface", "panel", "boost"}
@@ -58,7 +59,16 @@ def read_theme(name: str, text: str) -> Theme:
     title, dark = values.get("name", Path(name).stem), values.get("dark", True)
     if not isinstance(title, str) or not title or not isinstance(dark, bool):
         raise ThemeError(f"Theme file {name}: name must be a string and dark true or false.")
-    return Theme(name=title, dark=dark, variables=dict(variables), **colours)
+    return Theme(name=title, dark=dark, variables=_derived(colours) | variables, **colours)
+
+
+def _derived(colours: Mapping[str, str]) -> dict[str, str]:
+    """What a theme need not say. Textual mixes muted text when it knows the ground; our lines know it too late."""
+    if "foreground" not in colours or "background" not in colours:
+        return {}
+    ground, text = Color.parse(colours["background"]), Color.parse(colours["foreground"])
+    track = {f"scrollbar-background{state}": ground.hex for state in ("", "-hover", "-active")}
+    return track | {"text-muted": ground.blend(text, MUTED).hex, "text-disabled": ground.blend(text, DISABLED).hex}
 
 
 def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], list[str]]:

@@ -104,8 +104,8 @@ def cumulative_line(candidates: Sequence[Candidate], draw: float, width: int) ->
     return line.add("".join(glyphs))
 
 
-def filter_line(settings: SamplingSettings, what_if: float | None) -> Line:
-    """The order in which the settings work; what is off is dim."""
+def filter_line(settings: SamplingSettings, what_if: float | None, width: int = 1_000) -> Line:
+    """The order in which the settings work; what is off is dim, and left out where there is no room for all."""
     temperature = settings.temperature if what_if is None else what_if
     penalties = settings.repetition_penalty != 1 or settings.presence_penalty or settings.frequency_penalty
     biased = settings.logit_bias or settings.allowed_ids is not None or settings.min_tokens
@@ -118,6 +118,11 @@ def filter_line(settings: SamplingSettings, what_if: float | None) -> Line:
         (f"top-p {settings.top_p:g}" if settings.top_p < 1 else "top-p", settings.top_p < 1 and temperature != 0),
         ("draw" if settings.seed is None else f"draw, seed {settings.seed}", temperature != 0),
     ]
+    line = _chain(steps)
+    return line if line.width <= width else _chain([step for step in steps if step[1]])
+
+
+def _chain(steps: list[tuple[str, bool]]) -> Line:
     line = Line()
     for name, on in steps:
         if line.parts:

@@ -85,7 +85,7 @@ class CandidatesPanel(Panel):
         if candidates and room >= 1 and token.draw is not None and self.what_if is None:
             rows.append(cumulative_line(candidates, token.draw, width))
         if candidates and room >= 2:
-            rows.append(filter_line(settings, self.what_if))
+            rows.append(filter_line(settings, self.what_if, width))
         return rows
 
     def _derived(self, token: Sampled, settings: SamplingSettings) -> tuple[Derived, ...]:

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from ...engine.protocol import Phase, Wait
 from ..state import FinishRecord, IterationRecord, LaneCell
 from .glyphs import shade
-from .line import Line, joined
+from .line import Line, joined, wrap
 from .panel import Panel
 from .units import count, duration, percent
 
@@ -158,7 +158,9 @@ class LanesPanel(Panel):
                         .fit(duration(right), 12, "strong", right=True)
                     )
         else:
-            rows.append(Line("run the same traffic under the other policy to compare", "dim"))
+            rows += [
+                Line(part, "dim") for part in wrap("run the same traffic under the other policy to compare", width)
+            ]
         return rows
 
     def pinned(self, width: int, height: int) -> list[Line]:

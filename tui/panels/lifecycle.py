@@ -50,7 +50,7 @@ class LifecycleStrip(Panel, can_focus=False):
         ttft = ttft_ns(found.request, found.sample)
         end = f"TTFT {duration(ttft)}" if ttft is not None else ""
         if self.state.switches.paused:
-            end = f"⏸ paused  {end}".rstrip()
+            end = f"‖ paused  {end}".rstrip()
         for form in (_full, _timed, _short, _marks):
             line = form(shown)
             if line.width + (len(end) + 2 if end and form is not _marks else 0) <= width:

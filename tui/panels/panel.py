@@ -77,7 +77,7 @@ class Panel(ScrollView, can_focus=True):
     Panel > .panel--assistant { color: $text-success; }
     Panel > .panel--tool { color: $text-accent; }
     Panel > .panel--control { color: $text-secondary; text-style: italic; }
-    Panel > .panel--raw { color: $text; }
+    Panel > .panel--raw { color: $foreground; }
     """
 
     def __init__(

@@ -34,8 +34,7 @@ def stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
     if sample is not None:
         began, spoke = sample.scheduled_ns > 0, sample.first_token_ns > 0
         if began:
-            since = sample.queued_ns or (rendered.rendered_ns if rendered else 0) or sample.scheduled_ns
-            queue = max(0, sample.scheduled_ns - since)
+            queue = queued_ns(request, sample)
             prefill = max(0, sample.first_token_ns - sample.scheduled_ns) if spoke else sample.prefill_ns
         if spoke:
             decode, drawing = sample.decode_ns, sample.sample_ns
@@ -53,6 +52,14 @@ def stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
         Stage("sample", drawing, running and spoke, spoke and over),
         Stage("stream", stream, running and received, received and over),
     ]
+
+
+def queued_ns(request: RequestState, sample: SampleState | None) -> int | None:
+    """From the queue to the first iteration; None: it has not begun."""
+    if sample is None or not sample.scheduled_ns:
+        return None
+    since = sample.queued_ns or (request.rendered.rendered_ns if request.rendered else 0) or sample.scheduled_ns
+    return max(0, sample.scheduled_ns - since)
 
 
 def ttft_ns(request: RequestState, sample: SampleState | None) -> int | None:

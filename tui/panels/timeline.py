@@ -9,7 +9,7 @@ from ..state import RequestState, SampleState, Shown
 from .glyphs import sparkline
 from .line import Line, joined
 from .panel import Panel
-from .stages import stages, ttft_ns
+from .stages import queued_ns, stages, ttft_ns
 from .units import count, duration, rate
 
 GLYPHS = {"queue": "░", "prefill": "█", "decode to first text": "▓", "transport": "▒", "paint": "▲"}
@@ -117,7 +117,7 @@ class TimelinePanel(Panel):
         durations = (
             ("TTFT", ttft, timings.ttft_ns),
             ("ITL", timings.p50_p95(intervals)[0] if intervals else None, timings.itl_ns),
-            ("queue", None, timings.queue_ns),
+            ("queue", queued_ns(request, sample), timings.queue_ns),
             ("total", ended - began if began and ended else None, timings.total_ns),
         )
         for name, this, values in durations:

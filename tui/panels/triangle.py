@@ -94,7 +94,9 @@ def _facts(length: int, sample: SampleState | None) -> list[str]:
     if shared := min(_given(sample), length) - sample.cached:
         parts.append(f"shared by the fork {count(shared)}")
     if took:
-        parts += [f"{duration(took)} in the model", f"{rate(done * 1e9 / took)} tok/s"]
+        parts.append(f"{duration(took)} in the model")
+    if took and done:
+        parts.append(f"{rate(done * 1e9 / took)} tok/s")
     last, number = sample.chunks[-1], len(sample.chunks)
     parts.append(f"{count(number)} chunk{'s' if number > 1 else ''}, last {count(last.start)}–{count(last.end - 1)}")
     if last.iteration >= 0:
