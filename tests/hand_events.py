@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from cutaway.engine.protocol import (
     Candidate,
     Configured,
-    Delivery,
     Cut,
+    Delivery,
     Event,
     Finished,
     Lane,
