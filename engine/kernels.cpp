@@ -32,28 +32,6 @@ struct Batch {
 };
 }
 
-static inline Floats exponential(Floats x) {  // Cephes' expf, sixteen at once: relative error under 2e-7
-    x = x < -87.0f ? Floats{} - 87.0f : x > 88.0f ? Floats{} + 88.0f : x;
-    const Floats n = (x * 1.44269504f + ROUND) - ROUND;
-    const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f, p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f, p = p * r + 5.0000001201e-1f;
-    return (p * r * r + r + 1.0f) * (Floats)((__builtin_convertvector(n, Ints) + 127) << 23);
-}
-static inline float exponential(float x) { return exponential(Floats{} + x)[0]; }
-
-// Lane i of the result is the sum over the lanes of rows[i]; `rows` is used up.
-template <int H> static inline Floats sum_lanes(Floats* rows) {
-    const Ints odd = (LANE & H) != 0;
-    for (int i = 0; i < H; i++) {
-        const Floats a = rows[i], b = rows[i + H];
-        rows[i] = (odd ? b : a) + exchange<H>(odd ? a : b);
-    }
-    if constexpr (H > 1) return sum_lanes<H / 2>(rows);
-    return rows[0];
-}
-
 static float inverse_rms(const float* x, int width, float epsilon) {
     Floats squares = {};
     for (int i = 0; i < width; i += BLOCK) squares += at(x + i) * at(x + i);
@@ -87,13 +65,25 @@ static inline void pool_read(const Model& m, const void* pool, const int64_t* wh
             for (int i = 0; i < D; i += BLOCK) at(to + i) = at((const float*)pool + where[t] + i);
 }
 
+// Asks the cache for a head of some positions, a few at a time: all at once they would wait for each other.
+struct Wanted {
+    const char* pool;  // null: nothing is wanted
+    const int64_t* where;
+    int count, size, head_bytes;
+
+    FETCH void fetch(int from, int to) const {
+        for (int t = from; pool && t < std::min(to, count); t++)
+            for (int i = 0; i < head_bytes; i += 64) __builtin_prefetch(pool + where[t] * size + i);
+    }
+};
+
 struct Step {
     const Model& m;
     const Batch& b;
     int threads;
     int tiles, D = m.head_dim, group = m.heads / m.kv_heads;
-    Rows input{b.rows, (size_t)m.hidden}, context{b.rows, (size_t)m.heads * D}, inner{b.rows, (size_t)m.inner};
-    Rows last{b.output_count, (size_t)m.hidden};
+    Rows input{b.rows, m.hidden}, context{b.rows, m.heads * D}, inner{b.rows, m.inner};
+    Rows last{b.output_count, m.hidden};
     // What one chunk writes lies together: by head, by group of inner outputs, by tile.
     Buffer<float> qkv{(size_t)(m.heads + 2 * m.kv_heads) * b.rows * D};  // [heads + 2 kv_heads][rows][head_dim]
     Buffer<float> gate{(size_t)b.rows * m.inner}, up{(size_t)b.rows * m.inner};  // [inner/32][rows][32]
@@ -114,7 +104,8 @@ struct Step {
         const float inverse = inverse_rms(x, m.hidden, m.epsilon);
         float y[GROUP];
         for (int g = 0; g < m.hidden / GROUP; g++) {
-            for (int i = 0; i < GROUP; i += BLOCK) at(y + i) = at(x + g * GROUP + i) * inverse * at(weight + g * GROUP + i);
+            for (int i = 0; i < GROUP; i += BLOCK)
+                at(y + i) = at(x + g * GROUP + i) * inverse * at(weight + g * GROUP + i);
             to.put(place, g, y);
         }
     }
@@ -156,15 +147,20 @@ struct Step {
         for (int head = 0; head < m.heads; head++) partial_at(row, number, head)[D + 1] = 0;
         float tile[TILE * (Width ? Width : WIDEST)], weights[QUERIES * TILE];
         for (int kv = 0; kv < m.kv_heads && count > 0; kv++) {
+            const int size = m.kv_bfloat16 ? 2 : 4;
+            const Wanted values{(const char*)l.values, where, count, size, D * size};
+            const Wanted keys{kv + 1 < m.kv_heads ? (const char*)l.keys : nullptr, where, count, size, D * size};
             pool_read(m, l.keys, where, count, D, tile);
             for (int g = 0; g < group; g++) {
                 const int head = kv * group + g;
-                score(head_at(head, row), tile, count, D, weights + g * TILE, partial_at(row, number, head) + D);
+                float* sums = partial_at(row, number, head) + D;
+                score(head_at(head, row), tile, count, D, weights + g * TILE, sums, values, g);
             }
             pool_read(m, l.values, where, count, D, tile);
             for (int t = 0; t < count; t++) where[t] += D;
             for (int g = 0; g < group; g++) {
                 float* out = partial_at(row, number, kv * group + g);
+                keys.fetch(TILE * g / group, TILE * (g + 1) / group);
                 int i = 0;
                 for (; i + 4 * BLOCK <= D; i += 4 * BLOCK) mix<4>(weights + g * TILE, tile + i, count, D, out + i);
                 for (; i < D; i += BLOCK) mix<1>(weights + g * TILE, tile + i, count, D, out + i);
@@ -172,11 +168,15 @@ struct Step {
         }
     }
     // weights = exp(q k - maximum) of `count` keys; `out` gets the maximum and the sum of the weights.
-    inline void score(const float* q, const float* keys, int count, int D, float* weights, float* out) const {
+    // Meanwhile the g-th part of what is wanted next is asked for.
+    inline void score(
+        const float* q, const float* keys, int count, int D, float* weights, float* out, const Wanted& wanted,
+        int g) const {
         Floats scores[TILE / BLOCK], top = Floats{} - INFINITY, sum = {};
         const int parts = (count + BLOCK - 1) / BLOCK;
         for (int n = 0; n < parts; n++) {
             Floats rows[BLOCK] = {};
+            wanted.fetch(n * BLOCK + BLOCK * g / group, n * BLOCK + BLOCK * (g + 1) / group);
             for (int i = 0; i < D; i += BLOCK) {
                 const float* from = keys + (size_t)n * BLOCK * D + i;
 #pragma GCC unroll 16
@@ -219,7 +219,8 @@ struct Step {
             }
             for (int i = 0; i < D; i += BLOCK) at(y + i) /= sum;
         }
-        for (int g = 0; g < m.heads * D / GROUP; g++) context.put(row, g, joined.at((size_t)row * m.heads * D + g * GROUP));
+        y = joined.at((size_t)row * m.heads * D);
+        for (int g = 0; g < m.heads * D / GROUP; g++) context.put(row, g, y + g * GROUP);
     }
     void activate(const Layer& l, int g) {  // silu(gate) * up for one group of inner outputs
         const int first = g * GROUP;
@@ -233,33 +234,33 @@ struct Step {
     }
     void operator()(Team& team) {
         Walk walk{team};
+        auto each_row = [&](int rows, auto work) {  // by panels: two threads in one cache line cost more than they save
+            walk.stage(Rows::panels(rows), [&](int panel) {
+                for (int row = panel * PANEL; row < Rows::end(panel, rows); row++) work(row);
+            });
+        };
         auto add = [&](const Linear& w, const Rows& x) {  // to the residual stream
-            auto chunk = [&](int c) {
+            walk.stage((m.hidden + CUT - 1) / CUT, [&](int c) {
                 product<true>(w, x, c * CUT, CUT, b.x, m.hidden, block_of(w, (c + threads) * CUT));
-            };
-            walk.stage((m.hidden + CUT - 1) / CUT, chunk, [&](int c) { fetch_start(w, c * CUT); });
+            });
         };
         for (int i = 0; i < m.layer_count; i++) {
             const Layer& l = m.layers[i];
-            walk.stage(b.rows, [&](int row) { normalise(row, l.attention_norm, input, row); });
-            walk.stage(
-                m.heads + 2 * m.kv_heads, [&](int head) { project(l, head); },
-                [&](int head) { fetch_start(l.q, head * D); });
+            each_row(b.rows, [&](int row) { normalise(row, l.attention_norm, input, row); });
+            walk.stage(m.heads + 2 * m.kv_heads, [&](int head) { project(l, head); });
             walk.stage(b.rows * tiles, [&](int item) {
                 D == 64 ? attend<64>(l, item) : D == 128 ? attend<128>(l, item) : attend<0>(l, item);
             });
-            walk.stage(b.rows, [&](int row) { gather(row); });
+            each_row(b.rows, [&](int row) { gather(row); });
             add(l.o, context);
-            walk.stage(b.rows, [&](int row) { normalise(row, l.mlp_norm, input, row); });
-            walk.stage(
-                m.inner / GROUP, [&](int g) { activate(l, g); }, [&](int g) { fetch_start(l.gate, g * GROUP); });
+            each_row(b.rows, [&](int row) { normalise(row, l.mlp_norm, input, row); });
+            walk.stage(m.inner / GROUP, [&](int g) { activate(l, g); });
             add(l.down, inner);
         }
-        walk.stage(b.output_count, [&](int i) { normalise((int)b.outputs[i], m.norm, last, i); });
-        auto head = [&](int c) {
+        each_row(b.output_count, [&](int i) { normalise((int)b.outputs[i], m.norm, last, i); });
+        walk.stage((m.head.n + CUT - 1) / CUT, [&](int c) {
             product<false>(m.head, last, c * CUT, CUT, b.logits, m.head.n, block_of(m.head, (c + threads) * CUT));
-        };
-        walk.stage((m.head.n + CUT - 1) / CUT, head, [&](int c) { fetch_start(m.head, c * CUT); });
+        });
         walk.wait();
     }
 };
@@ -301,21 +302,27 @@ void cutaway_linear(const Linear* w, const float* x, float* y, int64_t rows, int
     Rows input((int)rows, w->k);
     auto job = [&](Team& team) {
         Walk walk{team};
-        walk.stage((int)(rows + 7) / 8, [&](int c) {
-            for (int row = c * 8; row < std::min((int)rows, c * 8 + 8); row++)
+        walk.stage(Rows::panels((int)rows), [&](int panel) {
+            for (int row = panel * PANEL; row < Rows::end(panel, (int)rows); row++)
                 for (int g = 0; g < w->k / GROUP; g++) input.put(row, g, x + (size_t)row * w->k + g * GROUP);
         });
-        walk.stage((w->n + CUT - 1) / CUT, [&](int c) { product<false>(*w, input, c * CUT, CUT, y, w->n, block_of(*w, (c + threads) * CUT)); });
+        walk.stage((w->n + CUT - 1) / CUT, [&](int c) {
+            product<false>(*w, input, c * CUT, CUT, y, w->n, block_of(*w, (c + threads) * CUT));
+        });
         walk.wait();
     };
     team.run(threads, job);
 }
 
-int cutaway_vector() {
+const char* cutaway_instructions() {
 #if defined(__AVX512VNNI__)
-    return 1;
+    return "AVX512-VNNI";
+#elif defined(__AVXVNNI__)
+    return "AVX-VNNI";
+#elif defined(__AVX2__)
+    return "AVX2";
 #else
-    return 0;
+    return "plain C++";
 #endif
 }
 void cutaway_plain(int on) { plain_only = on != 0; }

@@ -13,12 +13,13 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 from . import places
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernels.cpp", "kernels_int8.h", "kernels_team.h"))
+NAMES = ("kernels.cpp", "kernels_int8.h", "kernels_lanes.h", "kernels_team.h")
+SOURCES = tuple(Path(__file__).with_name(name) for name in NAMES)
 FLAGS = ("-std=c++20", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-pthread")
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler takes
 
@@ -80,7 +81,8 @@ class Library:
         self.use_plain = library.cutaway_plain
         self.use_plain.argtypes = [c_int]
         self.use_plain.restype = None
-        self.name = "cutaway int8 (AVX512-VNNI)" if library.cutaway_vector() else "cutaway int8 (plain C++)"
+        library.cutaway_instructions.restype = c_char_p
+        self.name = f"cutaway int8 ({library.cutaway_instructions().decode()})"
 
 
 _problem = ""

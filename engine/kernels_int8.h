@@ -5,56 +5,17 @@
 // to signed bytes in groups of 32 when they are made. Products inside a group are exact integers and groups are added
 // in one order, so a row's result has the same bits whatever rows stand beside it.
 #pragma once
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <utility>
-#include <vector>
+#include "kernels_lanes.h"
+
+constexpr int GROUP = 32;    // inputs that share a scale
+constexpr int PANEL = 16;    // rows that lie together
+constexpr int AHEAD = 4096;  // bytes of weights to ask for before they are multiplied
 #if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
-// Sixteen numbers at once; the compiler splits them where registers are narrower.
-typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t Ints __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int8_t Bytes __attribute__((vector_size(16), aligned(1), may_alias));
-typedef uint16_t Halves __attribute__((vector_size(32), aligned(2), may_alias));
-
-constexpr int GROUP = 32, BLOCK = 16, AHEAD = 4096;
-constexpr Ints LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-constexpr float ROUND = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number, to nearest even
-
-static inline Floats& at(float* p) { return *(Floats*)p; }
-static inline const Floats& at(const float* p) { return *(const Floats*)p; }
-static inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
-
-template <int H, int... L> static inline Floats exchange(Floats x, std::integer_sequence<int, L...>) {
-#if defined(__clang__)
-    return __builtin_shufflevector(x, x, (L ^ H)...);
+constexpr int TOGETHER = 16, AT_ONCE = 8;  // rows of a tile; of them those whose integer sums are kept in registers
 #else
-    return __builtin_shuffle(x, Ints{(L ^ H)...});
+constexpr int TOGETHER = 4, AT_ONCE = 2;
 #endif
-}
-template <int H> static inline Floats exchange(Floats x) {  // lane l gets what lane l ^ H had
-    return exchange<H>(x, std::make_integer_sequence<int, BLOCK>());
-}
-static inline float total(Floats x) {
-    x += exchange<8>(x), x += exchange<4>(x), x += exchange<2>(x);
-    return x[0] + x[1];
-}
-static inline float highest(Floats x) {
-    x = larger(x, exchange<8>(x)), x = larger(x, exchange<4>(x)), x = larger(x, exchange<2>(x));
-    return std::max(x[0], x[1]);
-}
-static inline Floats widen(const uint16_t* bfloats) {
-#if defined(__AVX512F__)
-    return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)bfloats)), 16);
-#else
-    return (Floats)(__builtin_convertvector(*(const Halves*)bfloats, Ints) << 16);
-#endif
-}
+typedef int32_t Four __attribute__((aligned(1), may_alias));  // signed bytes
 
 extern "C" struct Linear {  // y = x W^T + bias; n outputs (padded to 16 in storage), k inputs
     uint8_t* data;
@@ -63,66 +24,86 @@ extern "C" struct Linear {  // y = x W^T + bias; n outputs (padded to 16 in stor
     int32_t n, k;
 };
 
-// Memory that begins on a cache line: two threads that write to neighbouring chunks should not share one.
-template <class T> struct Buffer {
-    struct alignas(64) Line {
-        T items[64 / sizeof(T)];
-    };
-    std::vector<Line> lines;
+// Quantised activations in panels of 16 rows (or all rows, if fewer), group by group inside: what a tile reads lies
+// together, and rows of different panels share no cache line.
+struct Rows {
+    int rows, width, groups;
+    Buffer<int8_t> q;        // [panels][k/32][width][32]
+    Buffer<float> scale;     // [panels][k/32][width]
+    Buffer<int32_t> offset;  // [panels][k/32][width]: -128 * sum of q, which takes the weights' + 128 back
 
-    explicit Buffer(size_t count) : lines((count * sizeof(T) + 63) / 64) {}
-    T* at(size_t index) { return lines.data()->items + index; }
-    const T* at(size_t index) const { return lines.data()->items + index; }
-};
+    Rows(int rows, int k)
+        : rows(rows), width(std::min(rows, PANEL)), groups(k / GROUP), q(size() * GROUP), scale(size()),
+          offset(size()) {}
+    size_t size() const { return rows ? (size_t)panels(rows) * width * groups : 0; }
+    size_t place(int row, int group) const { return ((size_t)(row / PANEL) * groups + group) * width + row % PANEL; }
+    static int panels(int rows) { return (rows + PANEL - 1) / PANEL; }
+    static int end(int panel, int rows) { return std::min((panel + 1) * PANEL, rows); }
 
-struct Rows {  // quantised activations, group by group so that a tile's rows lie together
-    int rows;
-    Buffer<int8_t> q;        // [k/32][rows][32]
-    Buffer<float> scale;     // [k/32][rows]
-    Buffer<int32_t> offset;  // [k/32][rows]: -128 * sum of q, which takes the weights' + 128 back
-
-    Rows(int rows, size_t k) : rows(rows), q(rows * k), scale(rows * k / GROUP), offset(rows * k / GROUP) {}
     void put(int row, int group, const float* x) {
         const Ints positive = Ints{} + 0x7fffffff;
         const float top = highest(larger((Floats)((Ints)at(x) & positive), (Floats)((Ints)at(x + BLOCK) & positive)));
         const float inverse = top > 0 ? 127 / top : 0;
         const Floats low = at(x) * inverse + ROUND, high = at(x + BLOCK) * inverse + ROUND;
         const float sum = total((low - ROUND) + (high - ROUND));
-        const size_t place = (size_t)group * rows + row;
-        *(Bytes*)q.at(place * GROUP) = __builtin_convertvector((Ints)low - (Ints)(Floats{} + ROUND), Bytes);
-        *(Bytes*)q.at(place * GROUP + BLOCK) = __builtin_convertvector((Ints)high - (Ints)(Floats{} + ROUND), Bytes);
-        *scale.at(place) = top / 127 + 0 * sum;  // not a number where any of them is none, so that nothing hides it
-        *offset.at(place) = std::isnan(sum) ? 0 : (int32_t)(-128 * sum);
+        const size_t to = place(row, group);
+        *(Bytes*)q.at(to * GROUP) = __builtin_convertvector((Ints)low - (Ints)(Floats{} + ROUND), Bytes);
+        *(Bytes*)q.at(to * GROUP + BLOCK) = __builtin_convertvector((Ints)high - (Ints)(Floats{} + ROUND), Bytes);
+        *scale.at(to) = top / 127 + 0 * sum;  // not a number where any of them is none, so that nothing hides it
+        *offset.at(to) = std::isnan(sum) ? 0 : (int32_t)(-128 * sum);
     }
 };
 
 static bool plain_only = false;  // tests hold the two paths against each other
 
+// Adds the products of 4 k of 16 outputs with 4 activations. `Plain` is for tests: they hold the paths together.
 template <bool Plain> static inline Ints dot4(Ints sum, const uint8_t* w, const int8_t* x) {
+    if constexpr (!Plain) {
 #if defined(__AVX512VNNI__)
-    if constexpr (!Plain) {  // not the intrinsic: GCC would load the four bytes by an instruction of their own
-        asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(*(const Ints*)w), "m"(*(const int32_t*)x));
+        // Not the intrinsic: GCC would load the four bytes by an instruction of their own.
+        asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(*(const Ints*)w), "m"(*(const Four*)x));
         return sum;
-    }
+#elif defined(__AVX2__)
+        const __m256i four = _mm256_set1_epi32(*(const Four*)x);
+        __m256i part[2];
+        std::memcpy(part, &sum, sizeof part);
+        for (int i = 0; i < 2; i++) {
+            const __m256i weights = _mm256_loadu_si256((const __m256i*)w + i);
+#if defined(__AVXVNNI__)
+            part[i] = _mm256_dpbusd_avx_epi32(part[i], weights, four);
+#else
+            // Bytes times bytes, added in pairs, must stay within 16 bits: 127 * 127 * 2 does, 255 * 127 * 2 does not.
+            // So the weights lose their + 128, and the activations' signs move to them.
+            const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+            const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(four), _mm256_sign_epi8(centred, four));
+            part[i] = _mm256_add_epi32(part[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
+        }
+        std::memcpy(&sum, part, sizeof part);
+        return sum;
+#endif
+    }
     for (int i = 0; i < BLOCK; i++)
         sum[i] += w[4 * i] * x[0] + w[4 * i + 1] * x[1] + w[4 * i + 2] * x[2] + w[4 * i + 3] * x[3];
     return sum;
 }
 
+// Whether the path above multiplies the weights without their + 128, so that there is nothing to take back.
+#if defined(__AVX2__) && !defined(__AVXVNNI__) && !defined(__AVX512VNNI__)
+constexpr bool CENTRED = true;
+#else
+constexpr bool CENTRED = false;
+#endif
+
 static inline const uint8_t* block_of(const Linear& w, int output) {  // where the weights of an output's block begin
     return w.data + (size_t)(output / BLOCK) * w.k * BLOCK;
-}
-
-static void fetch_start(const Linear& w, int output) {  // what Coming can't ask for: the start of a stage
-    for (int i = 0; i < AHEAD && output < w.n; i += 64) __builtin_prefetch(block_of(w, output) + i);
 }
 
 // What to ask the cache for: AHEAD bytes further on up to `end`, and beyond that from `after` on.
 struct Coming {
     const uint8_t *end, *after;
 
-    void fetch(const uint8_t* data) const {
+    FETCH void fetch(const uint8_t* data) const {
         const uint8_t* next = data + AHEAD < end ? data + AHEAD : after + (data + AHEAD - end);
         for (int i = 0; i < GROUP * BLOCK; i += 64) __builtin_prefetch(next + i);
     }
@@ -132,11 +113,11 @@ struct Coming {
 // even pace and never rests while they multiply.
 template <bool Plain, int R, class Sink>
 static inline void tile(const Linear& w, int n, const Rows& x, int row, const Coming* coming, Sink&& sink) {
-    constexpr int H = std::min(R, 8);  // rows at a time: their integer sums and all float sums fit the registers
-    const int groups = w.k / GROUP, rows = x.rows;
-    const int8_t* q = x.q.at((size_t)row * GROUP);
-    const float* x_scale = x.scale.at(row);
-    const int32_t* offset = x.offset.at(row);
+    constexpr int H = std::min(R, AT_ONCE);
+    const int groups = w.k / GROUP, width = x.width;
+    const int8_t* q = x.q.at(x.place(row, 0) * GROUP);
+    const float* x_scale = x.scale.at(x.place(row, 0));
+    const int32_t* offset = x.offset.at(x.place(row, 0));
     const uint8_t* data = block_of(w, n);
     const uint16_t* scales = w.scales + (size_t)(n / BLOCK) * groups * BLOCK;
     Floats sum[R];
@@ -147,14 +128,14 @@ static inline void tile(const Linear& w, int n, const Rows& x, int row, const Co
 #pragma GCC unroll 2
         for (int first = 0; first < R; first += H) {
             Ints dot[H];
-            for (int r = 0; r < H; r++) dot[r] = Ints{} + offset[first + r];
+            for (int r = 0; r < H; r++) dot[r] = Ints{} + (CENTRED && !Plain ? 0 : offset[first + r]);
             for (int s = 0; s < GROUP / 4; s++)
                 for (int r = 0; r < H; r++)
                     dot[r] = dot4<Plain>(dot[r], data + s * 4 * BLOCK, q + (first + r) * GROUP + s * 4);
             for (int r = 0; r < H; r++)
                 sum[first + r] += __builtin_convertvector(dot[r], Floats) * (scale * x_scale[first + r]);
         }
-        data += GROUP * BLOCK, scales += BLOCK, q += (size_t)rows * GROUP, x_scale += rows, offset += rows;
+        data += GROUP * BLOCK, scales += BLOCK, q += width * GROUP, x_scale += width, offset += width;
     }
     for (int r = 0; r < R; r++) sink(row + r, sum[r]);
 }
@@ -163,7 +144,7 @@ template <bool Plain, class Sink>
 static void multiply(const Linear& w, int n, const Rows& x, const Coming& coming, Sink&& sink) {
     const Coming* ask = &coming;  // the first tile asks, the others find the weights at hand
     int row = 0;
-    for (; x.rows - row >= 16; row += 16, ask = nullptr) tile<Plain, 16>(w, n, x, row, ask, sink);
+    for (; x.rows - row >= TOGETHER; row += TOGETHER, ask = nullptr) tile<Plain, TOGETHER>(w, n, x, row, ask, sink);
     if (x.rows - row >= 8) tile<Plain, 8>(w, n, x, row, ask, sink), row += 8, ask = nullptr;
     if (x.rows - row >= 4) tile<Plain, 4>(w, n, x, row, ask, sink), row += 4, ask = nullptr;
     if (x.rows - row >= 2) tile<Plain, 2>(w, n, x, row, ask, sink), row += 2, ask = nullptr;
@@ -173,7 +154,8 @@ static void multiply(const Linear& w, int n, const Rows& x, const Coming& coming
 // Outputs [first, first + count) of every row, written (or added) to y[row * stride + output]. `after` is the block
 // that will probably be wanted next.
 template <bool Add>
-static void product(const Linear& w, const Rows& x, int first, int count, float* y, int64_t stride, const uint8_t* after) {
+static void product(
+    const Linear& w, const Rows& x, int first, int count, float* y, int64_t stride, const uint8_t* after) {
     const int end = std::min(first + count, w.n);
     const Coming coming{block_of(w, end + BLOCK - 1), after};
     for (int n = first; n < end; n += BLOCK) {

@@ -54,21 +54,16 @@ struct Walk {  // one thread's way through the stages of a job
     Team& team;
     int64_t base = 0, ticket = team.next.fetch_add(1);
 
-    // `prepare` is told what this thread will do first, while it has to wait.
-    template <class Chunk, class Prepare> void stage(int count, Chunk chunk, Prepare prepare) {
+    template <class Chunk> void stage(int count, Chunk chunk) {
         while (ticket < base + count) {
-            if (!ready()) prepare((int)(ticket - base)), wait();
+            wait();
             chunk((int)(ticket - base));
             team.done.fetch_add(1, std::memory_order_release);
             ticket = team.next.fetch_add(1);
         }
         base += count;
     }
-    template <class Chunk> void stage(int count, Chunk chunk) {
-        stage(count, chunk, [](int) {});
-    }
-    bool ready() const { return team.done.load(std::memory_order_acquire) >= base; }
     void wait() const {  // until every stage so far is done
-        for (int spins = 0; !ready();) relax(spins);
+        for (int spins = 0; team.done.load(std::memory_order_acquire) < base;) relax(spins);
     }
 };

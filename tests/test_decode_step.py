@@ -202,6 +202,31 @@ def test_int8_logits_have_the_same_bits_alone_and_in_any_batch(lengths: list[int
 
 
 @needs_kernels
+@pytest.mark.parametrize("cuts", [(45,), (17, 28), (1, 40, 4)])
+def test_a_prompt_cut_into_any_calls_has_the_bits_of_single_tokens(cuts: tuple[int, ...]) -> None:
+    model = make("qwen3")
+    quantize_model(model)
+    cache = cache_for(model, 12)
+    step, _ = DecodeStep.build(model, cache)
+    assert isinstance(step, NativeStep)
+    single = Rows(step, cache, [45])
+    want = torch.cat([single.advance([0]) for _ in range(45)])
+    for store in (*cache.keys.values(), *cache.values.values()):
+        store.zero_()
+    start, got = 0, []
+    for count in cuts:
+        positions = torch.arange(start, start + count)
+        slots = single.tables[0].long()[positions // PAGE] * PAGE + positions % PAGE
+        outputs = torch.arange(count).flip(0)  # any rows, in any order
+        ids, table = single.ids[0][start : start + count], single.tables.expand(count, -1)
+        got.append(step.rows(ids, positions, slots, table, positions + 1, outputs).flip(0))
+        start += count
+    assert torch.equal(torch.cat(got), want)
+    none = step.rows(ids, positions, slots, table, positions + 1, torch.tensor([], dtype=torch.int64))
+    assert none.shape == (0, VOCABULARY)
+
+
+@needs_kernels
 @pytest.mark.parametrize("window", [0, 300])
 def test_int8_attention_joins_the_parts_of_a_long_context(window: int) -> None:
     model = make("mistral-sliding", sliding_window=window or None, num_hidden_layers=1)

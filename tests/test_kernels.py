@@ -143,6 +143,16 @@ def test_activations_that_are_no_numbers_are_not_hidden(poison: float) -> None:
 
 
 @needs_kernels
+@pytest.mark.skipif(" avx2 " not in kernels.processor(), reason="this processor has no AVX2")
+def test_a_processor_with_avx2_only_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "NATIVE", (("-march=haswell",),))
+    narrow = kernels.Library(kernels.build(tmp_path))
+    assert narrow.name == "cutaway int8 (AVX2)"
+    weight, x = torch.randn(90, 352), torch.randn(39, 352)
+    assert torch.allclose(QuantLinear(weight, None, narrow)(x), QuantLinear(weight, None, library)(x), rtol=1e-5)
+
+
+@needs_kernels
 def test_compiling_again_is_a_look_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = kernels.build(tmp_path)
     monkeypatch.setattr(kernels.subprocess, "run", lambda *a, **k: pytest.fail("compiled twice"))

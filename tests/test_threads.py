@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cutaway.engine import threads
-from cutaway.engine.threads import usable_cores, calibrate, prepare_environment
+from cutaway.engine.threads import calibrate, prepare_environment, usable_cores
 
 
 def test_environment_is_set_where_the_user_said_nothing() -> None:
