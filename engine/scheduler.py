@@ -243,14 +243,11 @@ class Scheduler:
     def _reclaim(self) -> None:
         """Take pages from whoever needs them least: padding, forks that wait, the youngest that runs."""
         padding = self._lanes.padding()
-        holding = [s for s in reversed(tuple(self._admission)) if s.block_table]
-        alone = [s for s in holding if any(self.pool.refs(page) == 1 for page in s.block_table)]
+        alone = [s for s in self._admission if any(self.pool.refs(page) == 1 for page in s.block_table)]
         if padding:
             self._end(padding[0])
         elif alone:
-            self._give_back(alone[0])
-        elif holding and len(self._lanes.running()) == 1:
-            self._give_back(holding[0])
+            self._give_back(alone[-1])
         else:
             self.preempt(self._lanes.youngest())
 

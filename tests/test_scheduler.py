@@ -95,6 +95,8 @@ def test_small_requests_overtake_a_big_one_only_so_often():
         plan = engine.step()
         passed += 0 if work_of(plan, big) else sum(work.admitted for work in plan.work)
     assert big.overtaken == passed == 8
+    engine.scheduler.preempt(big)
+    assert big.overtaken == 0
     assert holder.status is Status.FINISHED
     engine.run_dry()
     assert big.generated == reply(prompt(27, 1), 2)

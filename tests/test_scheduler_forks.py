@@ -133,6 +133,19 @@ def test_a_fork_within_a_page_does_not_inherit_the_pages_name():
     engine.check_replies()
 
 
+def test_a_padding_lane_can_be_forked_like_a_running_one():
+    engine = SimulatedEngine(64, policy="static")
+    short, long = engine.submit(prompt(20), 4), engine.submit(prompt(20, 1), 9)
+    step_until(engine, lambda: short.status is Status.PADDING)
+    fork = engine.fork(short, 2, 5)
+    assert (fork.block_table[0], fork.computed) == (short.block_table[0], 21)
+    step_until(engine, lambda: long.status is Status.FINISHED)
+    assert fork.status is Status.WAITING
+    assert [work.count for work in engine.step().work] == [1]
+    engine.run_dry()
+    engine.check_replies()
+
+
 def test_a_fork_keeps_shared_pages_alive_when_its_source_goes():
     engine = SimulatedEngine(64)
     source = engine.submit(prompt(40), 10)
@@ -184,6 +197,34 @@ def test_waiting_forks_give_up_their_pages_before_anyone_starves():
     engine.run_dry()
     assert all(len(fork) == fork.max_length for fork in forks)
     engine.check_replies()
+
+
+def test_a_decode_takes_a_waiting_forks_own_pages_before_another_runs_into_preemption():
+    engine = SimulatedEngine(8, 4, max_lanes=2)
+    source = engine.submit(prompt(10), 2)
+    engine.run_dry()
+    a, b = engine.submit(prompt(5, 1), 11), engine.submit(prompt(5, 2), 11)
+    engine.step()
+    forks = [engine.fork(source, at, 3) for at in (0, 1)]
+    assert all(fork.block_table for fork in forks)
+    engine.run_dry()
+    assert (a.preemptions, b.preemptions) == (0, 0)
+    assert all(len(fork) == fork.max_length for fork in forks)
+    engine.check_replies()
+
+
+def test_a_fork_that_ends_before_its_first_work_pads_only_once():
+    engine = SimulatedEngine(64, policy="static")
+    source = engine.submit(prompt(40), 5)
+    engine.run_dry()
+    long, fork = engine.submit(prompt(50, 1), 9), engine.fork(source, 3, 9)
+    engine.scheduler.kv_reuse = False
+    engine.scheduler.token_budget = 60
+    assert [work.sequence for work in engine.step().work] == [long]
+    assert fork.status is Status.RUNNING
+    engine.scheduler.finish(fork)
+    assert [(work.sequence, work.phase) for work in engine.step().work] == [(fork, "padding"), (long, "recompute")]
+    engine.run_dry()
 
 
 @pytest.mark.parametrize("at", [-1, 6])

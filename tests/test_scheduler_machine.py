@@ -17,14 +17,16 @@ class SchedulerMachine(stateful.RuleBasedStateMachine):
     """Submit, fork, abort, preempt, finish and flip switches in any order; drive what is left to its end."""
 
     @stateful.initialize(
-        tokens=st.integers(24, 120), size=st.sampled_from([1, 4, 5]), lanes=st.integers(1, 5), budget=st.integers(1, 24)
+        tokens=st.integers(24, 120), size=st.sampled_from([4, 5, 1]), lanes=st.integers(1, 5), budget=st.integers(1, 24)
     )
     def load(self, tokens: int, size: int, lanes: int, budget: int) -> None:
         self.engine = SimulatedEngine(tokens // size, size, max_lanes=lanes, token_budget=budget)
         self.scheduler = self.engine.scheduler
+        for stream in STREAMS:
+            self.engine.submit(stream[: tokens // 3], tokens // 4)
 
     def any_of(self, data: st.DataObject, kind: str = "any"):
-        found = [s for s in self.engine.sequences if kind == "any" or s.status.value == kind]
+        found = [s for s in self.engine.sequences if kind in ("any", s.status.value)]
         return found[data.draw(st.integers(0, 99)) % len(found)] if found else None
 
     @stateful.rule(stream=st.sampled_from(STREAMS), shared=st.integers(0, 40), own=st.lists(token, max_size=9),
@@ -38,11 +40,11 @@ class SchedulerMachine(stateful.RuleBasedStateMachine):
         except TooLongError:
             assert self.engine.pool.pages_for(len(prompt) + 1) > self.engine.pool.pages
 
-    @stateful.rule(data=st.data(), kind=st.sampled_from(["running", "padding", "finished", "waiting"]),
+    @stateful.rule(data=st.data(), kind=st.sampled_from(["running", "padding", "finished", "any"]),
                    back=st.integers(0, 12), forced=st.none() | token, new=st.integers(1, 12))  # fmt: skip
     def fork(self, data: st.DataObject, kind: str, back: int, forced: int | None, new: int) -> None:
         source = self.any_of(data, kind)
-        if source is None:
+        if source is None or len(self.engine.alive) >= 7:
             return
         at = max(0, len(source) - source.prompt_length - back)
         length = source.prompt_length + at + (forced is not None)
@@ -64,10 +66,11 @@ class SchedulerMachine(stateful.RuleBasedStateMachine):
         for _ in range(times):
             self.engine.step()
 
-    @stateful.rule(times=st.integers(4, 20))
-    def many_steps(self, times: int) -> None:
+    @stateful.rule(data=st.data(), times=st.integers(4, 20), back=st.integers(0, 6))
+    def fork_after_many_steps(self, data: st.DataObject, times: int, back: int) -> None:
         for _ in range(times):
             self.engine.step()
+        self.fork(data, "any", back, None, times)
 
     @stateful.rule(data=st.data(), what=st.sampled_from(["abort", "finish", "fork", "preempt", "clear"]))
     def interrupted_step(self, data: st.DataObject, what: str) -> None:
@@ -146,4 +149,4 @@ class SchedulerMachine(stateful.RuleBasedStateMachine):
 
 
 TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestScheduler.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

@@ -52,6 +52,14 @@ def test_padding_gives_way_when_a_decode_needs_a_page():
     assert short.status is Status.FINISHED
 
 
+def test_what_ends_before_anything_was_computed_does_not_pad():
+    engine = SimulatedEngine(64, policy="static")
+    a, b = engine.submit(prompt(5), 5), engine.submit(prompt(7, 1), 5)
+    engine.step(between=lambda: engine.scheduler.finish(a))
+    assert a.status is Status.FINISHED
+    assert [work.sequence for work in engine.step().work] == [b]
+
+
 def test_an_abort_in_a_static_batch_leaves_no_padding():
     engine = SimulatedEngine(64, policy="static")
     a, b = engine.submit(prompt(5), 20), engine.submit(prompt(7, 1), 20)
@@ -149,6 +157,25 @@ def test_cached_counts_only_the_first_admission():
     work = work_of(engine.step(), sequence)
     assert work.spared == 48
     assert sequence.cached == 32
+
+
+def test_without_kv_reuse_the_prefix_cache_spares_nothing():
+    engine = SimulatedEngine(64)
+    engine.submit(prompt(40), 3)
+    engine.run_dry()
+    engine.scheduler.kv_reuse = False
+    sequence = engine.submit(prompt(40), 3)
+    work = work_of(engine.step(), sequence)
+    assert (work.start, work.spared, work.reuse_needs, sequence.cached) == (0, 0, 40, 0)
+
+
+def test_the_end_of_a_finished_sequence_is_evicted_before_its_beginning():
+    engine = SimulatedEngine(4, 4)
+    first = engine.submit(prompt(12), 2)
+    engine.run_dry()
+    engine.submit([1], 6)  # takes the free page and evicts one
+    engine.run_dry()
+    assert len(engine.pool.match(first.tokens)) == 2
 
 
 def test_matched_pages_are_not_evicted_by_the_allocation_that_follows():
