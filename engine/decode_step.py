@@ -20,8 +20,8 @@ from .linear import GROUP, QuantLinear
 
 FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 FIXED_ROPE = {"default", "linear", "llama3", "yarn"}  # angles depend on the position alone, not on the length
-HEAD_DIMS = range(16, 257, 16)  # kernels.cpp projects heads in blocks of 16 and keeps a tile of 256 on its stack
-QUERIES = 64  # a KV head may serve, in kernels.cpp
+HEAD_DIMS = range(16, 257, 16)  # kernels_attention.h: blocks of 16, and room for 256
+QUERIES = 64  # to a KV head at most, there
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
 // One whole decode step for Llama-like models with int8 weights, behind a plain C interface (see kernels.py).
+#include "kernels_attention.h"
 #include "kernels_int8.h"
 #include "kernels_team.h"
 
-constexpr int TILE = 64;     // positions of the context that are attended to at a time
-constexpr int QUERIES = 64;  // query heads that may share a KV head
-constexpr int CUT = 64;      // outputs of a product that one thread takes at a time
-constexpr int WIDEST = 256;  // head
+constexpr int CUT = 64;  // outputs of a product that one thread takes at a time
 
 extern "C" {
 struct Layer {
@@ -56,31 +54,11 @@ static void pool_write(const Model& m, void* pool, int64_t where, const float* x
         else ((float*)pool)[where + i] = x[i];
 }
 
-// Copies `count` heads of width D out of the pool.
-static inline void pool_read(const Model& m, const void* pool, const int64_t* where, int count, int D, float* to) {
-    for (int t = 0; t < count; t++, to += D)
-        if (m.kv_bfloat16)
-            for (int i = 0; i < D; i += BLOCK) at(to + i) = widen((const uint16_t*)pool + where[t] + i);
-        else
-            for (int i = 0; i < D; i += BLOCK) at(to + i) = at((const float*)pool + where[t] + i);
-}
-
-// Asks the cache for a head of some positions, a few at a time: all at once they would wait for each other.
-struct Wanted {
-    const char* pool;  // null: nothing is wanted
-    const int64_t* where;
-    int count, size, head_bytes;
-
-    FETCH void fetch(int from, int to) const {
-        for (int t = from; pool && t < std::min(to, count); t++)
-            for (int i = 0; i < head_bytes; i += 64) __builtin_prefetch(pool + where[t] * size + i);
-    }
-};
-
 struct Step {
     const Model& m;
     const Batch& b;
     int threads;
+    std::vector<int> starts;  // of the runs of rows that attend to the same pages (a prompt's); and the end
     int tiles, D = m.head_dim, group = m.heads / m.kv_heads;
     Rows input{b.rows, m.hidden}, context{b.rows, m.heads * D}, inner{b.rows, m.inner};
     Rows last{b.output_count, m.hidden};
@@ -93,7 +71,18 @@ struct Step {
     Step(const Model& model, const Batch& batch, int threads)
         : m(model), b(batch), threads(threads),
           tiles((int)((*std::max_element(b.lengths, b.lengths + b.rows) + TILE - 1) / TILE)),
-          partial((size_t)b.rows * tiles * m.heads * (D + BLOCK)) {}
+          partial((size_t)b.rows * tiles * m.heads * (D + BLOCK)) {
+        for (int row = 0; row < b.rows; row++) {
+            const bool room = row && row - starts.back() < std::min(RUN, QUERIES / group);
+            if (!room || !same_pages(row - 1, row)) starts.push_back(row);
+        }
+        starts.push_back(b.rows);
+    }
+    bool same_pages(int one, int other) const {
+        const int64_t pages = (std::min(b.lengths[one], b.lengths[other]) + m.page_size - 1) / m.page_size;
+        const int32_t* table = b.page_table + (size_t)one * b.pages;
+        return std::equal(table, table + pages, b.page_table + (size_t)other * b.pages);
+    }
 
     float* head_at(int head, int row) { return qkv.at(((size_t)head * b.rows + row) * D); }
     float* partial_at(int row, int tile, int head) {
@@ -126,81 +115,60 @@ struct Step {
             if (kind != 0) pool_write(m, kind == 1 ? l.keys : l.values, (b.slots[row] * m.kv_heads + own) * D, x);
         }
     }
-    // Places in the pool of the positions of a tile that are attended to; returns how many.
-    int find(const Layer& l, int row, int number, int64_t* where) const {
-        const int64_t length = b.lengths[row], seen = l.window ? std::max<int64_t>(0, length - l.window) : 0;
-        const int first = (int)std::max<int64_t>(seen, (int64_t)number * TILE);
-        const int end = (int)std::min<int64_t>(length, (int64_t)(number + 1) * TILE);
-        const int32_t* table = b.page_table + (size_t)row * b.pages;
+    // Positions [first, second) of a tile that a row attends to.
+    std::pair<int, int> span(const Layer& l, int row, int number) const {
+        const int64_t seen = l.window ? std::max<int64_t>(0, b.lengths[row] - l.window) : 0;
+        const int64_t start = std::max(seen, (int64_t)number * TILE);
+        return {(int)start, (int)std::max(start, std::min<int64_t>(b.lengths[row], (int64_t)(number + 1) * TILE))};
+    }
+    // All queries of one run of rows over one tile of their context. Tiles stand at fixed positions, so that what they
+    // add up to does not depend on the batch. `Width` is head_dim where it is known when compiling, or 0.
+    template <int Width> void attend(const Layer& l, int run, int number) {
+        const int D = Width ? Width : m.head_dim, size = m.kv_bfloat16 ? 2 : 4;
+        int first = INT32_MAX, end = 0;
+        for (int row = starts[run]; row < starts[run + 1]; row++) {
+            const auto [from, to] = span(l, row, number);
+            if (from < to) first = std::min(first, from), end = std::max(end, to);
+            for (int head = 0; head < m.heads; head++) partial_at(row, number, head)[D + 1] = 0;
+        }
+        if (first >= end) return;
+        int64_t where[TILE];
+        const int32_t* table = b.page_table + (size_t)longest_of(run) * b.pages;
         for (int p = first, page = p / m.page_size, offset = p % m.page_size; p < end; p++) {
-            where[p - first] = ((int64_t)table[page] * m.page_size + offset) * m.kv_heads * m.head_dim;
+            where[p - first] = ((int64_t)table[page] * m.page_size + offset) * m.kv_heads * D;
             if (++offset == m.page_size) offset = 0, page++;
         }
-        return std::max(0, end - first);
-    }
-    // All queries of one row over one tile of its context. Tiles stand at fixed positions, so that what they add up
-    // to does not depend on the batch. `Width` is head_dim where it is known when compiling, or 0.
-    template <int Width> void attend(const Layer& l, int item) {
-        const int D = Width ? Width : m.head_dim, row = item / tiles, number = item % tiles;
-        int64_t where[TILE];
-        const int count = find(l, row, number, where);
-        for (int head = 0; head < m.heads; head++) partial_at(row, number, head)[D + 1] = 0;
         float tile[TILE * (Width ? Width : WIDEST)], weights[QUERIES * TILE];
-        for (int kv = 0; kv < m.kv_heads && count > 0; kv++) {
-            const int size = m.kv_bfloat16 ? 2 : 4;
-            const Wanted values{(const char*)l.values, where, count, size, D * size};
-            const Wanted keys{kv + 1 < m.kv_heads ? (const char*)l.keys : nullptr, where, count, size, D * size};
-            pool_read(m, l.keys, where, count, D, tile);
-            for (int g = 0; g < group; g++) {
-                const int head = kv * group + g;
-                float* sums = partial_at(row, number, head) + D;
-                score(head_at(head, row), tile, count, D, weights + g * TILE, sums, values, g);
-            }
-            pool_read(m, l.values, where, count, D, tile);
-            for (int t = 0; t < count; t++) where[t] += D;
-            for (int g = 0; g < group; g++) {
-                float* out = partial_at(row, number, kv * group + g);
-                keys.fetch(TILE * g / group, TILE * (g + 1) / group);
+        const int parts = (starts[run + 1] - starts[run]) * group;
+        for (int kv = 0; kv < m.kv_heads; kv++) {
+            // While the keys are worked on, the values are asked for, and then the next head's keys.
+            const Wanted values{(const char*)l.values, where, end - first, size, D * size};
+            const Wanted keys{kv + 1 < m.kv_heads ? (const char*)l.keys : nullptr, where, end - first, size, D * size};
+            auto each_query = [&](auto work) {
+                for (int part = 0; part < parts; part++) {
+                    const int row = starts[run] + part / group, head = kv * group + part % group;
+                    const auto [from, to] = span(l, row, number);
+                    const float* rows = tile + (size_t)(from - first) * D;
+                    if (from < to) work(part, rows, to - from, head_at(head, row), partial_at(row, number, head));
+                }
+            };
+            pool_read(l.keys, m.kv_bfloat16, where, end - first, D, tile);
+            each_query([&](int part, const float* rows, int count, const float* query, float* out) {
+                values.fetch(TILE * part / parts, TILE * (part + 1) / parts);
+                score(query, rows, count, D, m.scaling, weights + part * TILE, out + D);
+            });
+            pool_read(l.values, m.kv_bfloat16, where, end - first, D, tile);
+            for (int t = 0; t < end - first; t++) where[t] += D;
+            each_query([&](int part, const float* rows, int count, const float*, float* out) {
+                keys.fetch(TILE * part / parts, TILE * (part + 1) / parts);
                 int i = 0;
-                for (; i + 4 * BLOCK <= D; i += 4 * BLOCK) mix<4>(weights + g * TILE, tile + i, count, D, out + i);
-                for (; i < D; i += BLOCK) mix<1>(weights + g * TILE, tile + i, count, D, out + i);
-            }
+                for (; i + 4 * BLOCK <= D; i += 4 * BLOCK) mix<4>(weights + part * TILE, rows + i, count, D, out + i);
+                for (; i < D; i += BLOCK) mix<1>(weights + part * TILE, rows + i, count, D, out + i);
+            });
         }
     }
-    // weights = exp(q k - maximum) of `count` keys; `out` gets the maximum and the sum of the weights.
-    // Meanwhile the g-th part of what is wanted next is asked for.
-    inline void score(
-        const float* q, const float* keys, int count, int D, float* weights, float* out, const Wanted& wanted,
-        int g) const {
-        Floats scores[TILE / BLOCK], top = Floats{} - INFINITY, sum = {};
-        const int parts = (count + BLOCK - 1) / BLOCK;
-        for (int n = 0; n < parts; n++) {
-            Floats rows[BLOCK] = {};
-            wanted.fetch(n * BLOCK + BLOCK * g / group, n * BLOCK + BLOCK * (g + 1) / group);
-            for (int i = 0; i < D; i += BLOCK) {
-                const float* from = keys + (size_t)n * BLOCK * D + i;
-#pragma GCC unroll 16
-                for (int t = 0; t < BLOCK; t++) rows[t] += at(q + i) * at(from + t * D);
-            }
-            scores[n] = LANE < count - n * BLOCK ? sum_lanes<8>(rows) * m.scaling : Floats{} - INFINITY;
-            top = larger(top, scores[n]);
-        }
-        out[0] = highest(top);
-        for (int n = 0; n < parts; n++) sum += at(weights + n * BLOCK) = exponential(scores[n] - out[0]);
-        out[1] = total(sum);
-    }
-    template <int V> static inline void mix(const float* weights, const float* values, int count, int D, float* out) {
-        Floats even[V] = {}, odd[V] = {};  // two chains: one would wait for itself
-        int t = 0;
-        for (; t + 1 < count; t += 2)
-            for (int v = 0; v < V; v++) {
-                even[v] += weights[t] * at(values + t * D + v * BLOCK);
-                odd[v] += weights[t + 1] * at(values + (t + 1) * D + v * BLOCK);
-            }
-        for (int v = 0; v < V; v++) {
-            if (t < count) even[v] += weights[t] * at(values + t * D + v * BLOCK);
-            at(out + v * BLOCK) = even[v] + odd[v];
-        }
+    int longest_of(int run) const {
+        return (int)(std::max_element(b.lengths + starts[run], b.lengths + starts[run + 1]) - b.lengths);
     }
     void gather(int row) {  // joins the tiles of each head
         const int used = (int)((b.lengths[row] + TILE - 1) / TILE);
@@ -248,8 +216,11 @@ struct Step {
             const Layer& l = m.layers[i];
             each_row(b.rows, [&](int row) { normalise(row, l.attention_norm, input, row); });
             walk.stage(m.heads + 2 * m.kv_heads, [&](int head) { project(l, head); });
-            walk.stage(b.rows * tiles, [&](int item) {
-                D == 64 ? attend<64>(l, item) : D == 128 ? attend<128>(l, item) : attend<0>(l, item);
+            walk.stage(((int)starts.size() - 1) * tiles, [&](int item) {
+                const int run = item / tiles, number = item % tiles;
+                if (D == 64) attend<64>(l, run, number);
+                else if (D == 128) attend<128>(l, run, number);
+                else attend<0>(l, run, number);
             });
             each_row(b.rows, [&](int row) { gather(row); });
             add(l.o, context);

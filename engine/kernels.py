@@ -18,7 +18,7 @@ from pathlib import Path
 
 from . import places
 
-NAMES = ("kernels.cpp", "kernels_int8.h", "kernels_lanes.h", "kernels_team.h")
+NAMES = ("kernels.cpp", "kernels_attention.h", "kernels_int8.h", "kernels_lanes.h", "kernels_team.h")
 SOURCES = tuple(Path(__file__).with_name(name) for name in NAMES)
 FLAGS = ("-std=c++20", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-pthread")
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler takes

@@ -64,17 +64,6 @@ static inline Floats exponential(Floats x) {  // Cephes' expf, sixteen at once: 
 }
 static inline float exponential(float x) { return exponential(Floats{} + x)[0]; }
 
-// Lane i of the result is the sum over the lanes of rows[i]; `rows` is used up.
-template <int H> static inline Floats sum_lanes(Floats* rows) {
-    const Ints odd = (LANE & H) != 0;
-    for (int i = 0; i < H; i++) {
-        const Floats a = rows[i], b = rows[i + H];
-        rows[i] = (odd ? b : a) + exchange<H>(odd ? a : b);
-    }
-    if constexpr (H > 1) return sum_lanes<H / 2>(rows);
-    return rows[0];
-}
-
 // Memory that begins on a cache line: two threads that write to neighbouring chunks should not share one.
 template <class T> struct Buffer {
     struct alignas(64) Line {

@@ -47,9 +47,11 @@ class Arena:
     """
 
     def __init__(self, size: int) -> None:
-        held = mmap.mmap(-1, -(-size // PAGE) * PAGE)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            held.madvise(mmap.MADV_HUGEPAGE)
+        if not hasattr(mmap, "MADV_HUGEPAGE"):
+            self.left = torch.empty(size, dtype=torch.uint8)
+            return
+        held = mmap.mmap(-1, -(-size // PAGE) * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        held.madvise(mmap.MADV_HUGEPAGE)
         self.left = torch.frombuffer(held, dtype=torch.uint8)  # keeps `held` alive, and so do its slices
 
     def take(self, size: int) -> Tensor:
