@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: chat test check bench clean
+.PHONY: chat test check bench traces screenshots clean
 
 chat: $(VENV)/.ready
 	@$(BIN)/cutaway chat
 
 test: $(VENV)/.ready-dev check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -28,6 +28,13 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.ready
+
+# The snapshots and the README's pictures show these recordings of the real model: accept new snapshots after new traces.
+traces: $(VENV)/.ready-dev
+	$(BIN)/python -m tests.record_traces
+
+screenshots: $(VENV)/.ready-dev
+	$(BIN)/python -m screenshots.make
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -3,7 +3,8 @@
     python -m tests.record_traces [name …]
 
 One short conversation a trace, each showing one thing. Seeds are fixed, so a new recording on the same machine says
-the same words; only its times differ. Snapshots and screenshots are made anew after it.
+the same words; only its times differ. After it, look at the scenes (their `upto` counts steps), and make snapshots and
+screenshots anew.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ LETTER = (
     "shed will have to wait until autumn, because the swallows are still in it. Come and see them before they leave. "
     "Yours, Marta. What is Marta waiting for, and why?"
 )
-COOL = SamplingSettings(temperature=0.7, top_p=0.95, seed=23, max_tokens=96)
+COOL = SamplingSettings(temperature=0.7, top_p=0.95, seed=5, max_tokens=96)
 
 
 class Talk:
@@ -154,7 +155,7 @@ async def policies(talk: Talk) -> None:
 async def temperatures(talk: Talk) -> None:
     """One question, cold and hot, with the same top-p."""
     for number, temperature in enumerate((0.2, 1.5), 1):
-        settings = SamplingSettings(temperature=temperature, top_p=0.9, seed=11, max_tokens=48)
+        settings = SamplingSettings(temperature=temperature, top_p=0.9, seed=11, max_tokens=48, candidates=20)
         await talk.send(ask(f"chat-{number}", "Describe the sea in one sentence.", settings=settings))
         await talk.finished(f"chat-{number}")
 

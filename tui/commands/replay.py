@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from ...engine import trace
 from ...engine.protocol import Failed, Finished, PromptRendered, Rejected
 from ...engine.replay import ReplayEngine
-from . import exits
+from . import exits, screen
 from .ask import describe_end
 from .output import Output
 from .replies import Replies
@@ -28,10 +29,23 @@ LONGEST_GAP = 2.0  # seconds: nobody wants to watch somebody think
 )
 @click.option("--instant", is_flag=True, help="All at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
-def command(file: Path, speed: float, instant: bool, as_json: bool) -> int:
+@click.option("--screen", "on_screen", is_flag=True, help="On the full screen, with its panels.")
+def command(file: Path, speed: float, instant: bool, as_json: bool, on_screen: bool) -> int:
     """Play back FILE, recorded with --trace, as it was said."""
-    engine = ReplayEngine(file, speed=None if instant else speed, longest_gap=LONGEST_GAP)
-    return asyncio.run(_play(engine, as_json))
+    pace = None if instant else speed
+    if on_screen:
+        return _show(file, pace)
+    return asyncio.run(_play(ReplayEngine(file, speed=pace, longest_gap=LONGEST_GAP), as_json))
+
+
+def _show(file: Path, pace: float | None) -> int:
+    trace.read_header(file)  # what is no trace is told before the screen is there
+    if not screen.fits():
+        raise click.UsageError("--screen needs a terminal that can address its cells.")
+    from ..app import run_session
+    from ..playback import Playback
+
+    return asyncio.run(run_session(Playback(file, pace, LONGEST_GAP)))
 
 
 async def _play(engine: ReplayEngine, as_json: bool) -> int:

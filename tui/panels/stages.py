@@ -41,7 +41,7 @@ def stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
         if sample.first_received_ns:
             stream = sample.transport_ns
         over = over or sample.finished is not None
-    running = began and not over
+    running = began and not over and phase != "queued"  # a preempted one waits again
     received = sample is not None and sample.first_received_ns > 0
     return [
         Stage("template", rendered.template_ns if rendered else None, phase == "new", rendered is not None),
