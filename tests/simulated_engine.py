@@ -181,7 +181,8 @@ class SimulatedEngine:
             else:
                 assert work.start == work.sequence.computed
                 assert work.reuse_needs == work.count
-                assert work.phase == "prefill" or work.count == 1
+                generating = work.start >= work.sequence.prompt_length and work.end == work.start + 1
+                assert work.phase == ("decode" if generating and work.samples else "prefill")
         if scheduler.kv_reuse:
             prefill = sum(work.count for work in plan.work if work.phase == "prefill")
             assert prefill <= max(1, scheduler.token_budget - plan.computed + prefill)

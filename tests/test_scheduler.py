@@ -6,6 +6,7 @@ import time
 
 import pytest
 from cutaway.engine.pages import IntegrityError, PagePool
+from cutaway.engine.plan import PageCopy
 from cutaway.engine.scheduler import Scheduler
 from cutaway.engine.sequence import Sequence, Status
 
@@ -45,6 +46,31 @@ def test_a_smaller_budget_takes_effect_at_the_next_iteration():
     engine.scheduler.token_budget = 10
     assert engine.step().computed == 10
     assert sequence.computed == 522
+
+
+def test_a_prompt_still_moves_when_the_budget_falls_below_the_decodes():
+    engine = SimulatedEngine(64, token_budget=40)
+    decoding = [engine.submit([seed, 1], 9) for seed in range(3)]
+    engine.step()
+    late = engine.submit(prompt(60), 2)
+    engine.step()
+    engine.scheduler.token_budget = 2
+    plan = engine.step()
+    assert {work.sequence for work in plan.work} == {*decoding, late}
+    assert work_of(plan, late).count == 1
+    engine.run_dry()
+    engine.check_replies()
+
+
+def test_what_can_not_be_divided_goes_to_the_oldest():
+    engine = SimulatedEngine(64, token_budget=21, max_lanes=2)
+    first, older = engine.submit([1], 1), engine.submit(prompt(90), 2)
+    engine.step()
+    younger = engine.submit(prompt(90, 1), 2)
+    plan = engine.step()
+    assert first.status is Status.FINISHED
+    assert (younger.lane, older.lane) == (0, 1)
+    assert (work_of(plan, younger).count, work_of(plan, older).count) == (10, 11)
 
 
 def test_lanes_keep_their_numbers_while_others_come_and_go():
@@ -193,6 +219,7 @@ def test_a_lane_that_got_no_token_appended_is_left_alone():
         lambda s: setattr(s._lanes, "occupied", 0),
         lambda s: s.pool.take(s.running[0].block_table[-1], "x/0"),
         lambda s: s._copies.clear(),
+        lambda s: s._copies.update({Sequence("gone", 0, [1], 1, 2): PageCopy(0, 1, 1)}),
         lambda s: s._admission.remove(s.waiting[-1]),
     ],
 )

@@ -223,6 +223,7 @@ def test_a_fork_that_ends_before_its_first_work_pads_only_once():
     assert [work.sequence for work in engine.step().work] == [long]
     assert fork.status is Status.RUNNING
     engine.scheduler.finish(fork)
+    engine.scheduler.token_budget = 200
     assert [(work.sequence, work.phase) for work in engine.step().work] == [(fork, "padding"), (long, "recompute")]
     engine.run_dry()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from cutaway.engine.protocol import PoolTotals
 from cutaway.engine.sequence import Status
 
@@ -58,6 +59,32 @@ def test_what_ends_before_anything_was_computed_does_not_pad():
     engine.step(between=lambda: engine.scheduler.finish(a))
     assert a.status is Status.FINISHED
     assert [work.sequence for work in engine.step().work] == [b]
+
+
+@pytest.mark.parametrize("kv_reuse", [True, False])
+def test_padding_alone_is_not_worth_an_iteration(kv_reuse: bool):
+    engine = SimulatedEngine(64, policy="static", kv_reuse=kv_reuse)
+    short, _ = engine.submit(prompt(5), 1), engine.submit(prompt(7, 1), 5)
+    plan = engine.scheduler.schedule()
+    assert plan is not None
+    engine.run(plan)
+    engine.scheduler.commit(plan)
+    engine.scheduler.finish(short)
+    assert short.status is Status.PADDING
+    assert engine.scheduler.schedule() is None  # the other one has no token to go on with
+
+
+def test_padding_never_asks_for_logits_even_if_every_token_was_computed():
+    engine = SimulatedEngine(64, policy="static")
+    short, long = engine.submit(prompt(5), 4), engine.submit(prompt(7, 1), 9)
+    plan = engine.scheduler.schedule()
+    assert plan is not None
+    drawn = engine.run(plan)
+    engine.scheduler.commit(plan)
+    engine.scheduler.finish(short)  # before what was drawn for it is appended
+    long.tokens.append(next(token for work, token in drawn if work.sequence is long))
+    pad = work_of(engine.step(), short)
+    assert (pad.end, len(short), pad.samples) == (5, 5, False)
 
 
 def test_an_abort_in_a_static_batch_leaves_no_padding():
