@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -45,11 +46,11 @@ class Running:
 
     async def until(self, condition: Callable[[], object], why: str = "") -> None:
         """Let the application run until the condition holds; fails after a while."""
-        for _ in range(int(PATIENCE / 0.02)):
-            await self.pilot.pause()
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            await asyncio.sleep(0.005)
             if condition():
                 return
-            await asyncio.sleep(0.02)
         raise AssertionError(f"waited in vain for {why or condition}; the screen shows:\n{self.text()}")
 
     async def shows(self, words: str) -> None:

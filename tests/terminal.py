@@ -36,6 +36,7 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
+        self.patience = PATIENCE
         command = ["-P", "-m", "cutaway.tui.cli", "chat"]
         if model:
             command += ["--engine", shlex.join(COMMAND), "--model", model, "--pages", "2048"]
@@ -57,6 +58,10 @@ class Terminal:
             data = self.child.read_nonblocking(65536, timeout=0.05)
         except (pexpect.TIMEOUT, pexpect.EOF):
             return
+        self.feed(data)
+
+    def feed(self, data: bytes) -> None:
+        """Show bytes that the program has written."""
         self.raw += data
         # pyte takes the kitty keyboard's "CSI > u" and "CSI < u" for text
         self._stream.feed(re.sub(rb"\x1b\[[<>=]\d*u", b"", data))
@@ -66,7 +71,7 @@ class Terminal:
 
     def until(self, condition: Callable[[], object], why: str) -> None:
         """Read until the condition holds; fails after a while."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self.patience
         while time.monotonic() < end:
             self.read()
             if condition():
@@ -112,5 +117,5 @@ class Terminal:
 
     def kill(self) -> None:
         """End the program if it still runs."""
-        with contextlib.suppress(OSError):  # its terminal may be closed already
+        with contextlib.suppress(OSError, pexpect.ExceptionPexpect):  # it may be gone already
             self.child.close(force=True)

@@ -30,7 +30,8 @@ from cutaway.tui.controls.model import NUMBERS
 from cutaway.tui.looks import Colourless, ThemeError, load_themes, no_colour, read_theme
 from cutaway.tui.printable import printable
 from cutaway.tui.state import EngineState
-from cutaway.tui.state.conversation import Conversation, MemoryStore, Node
+from cutaway.tui.state.conversation import Conversation, Node
+from cutaway.tui.state.keeping import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.segment import Segment

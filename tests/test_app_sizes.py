@@ -150,7 +150,7 @@ SWITCHES = {
     "policy": (Configure(policy="static"), "▦ static"),
     "prefix_cache": (Configure(prefix_cache=False), "□ no prefix cache"),
     "kv_reuse": (Configure(kv_reuse=False), "∑ recompute"),
-    "pause": (Pause(), "⏵ resume"),
+    "pause": (Pause(), "▸ resume"),
 }
 
 
@@ -179,10 +179,10 @@ async def test_switches_work_by_mouse() -> None:
     async with running(size=(160, 40)) as run:
         await click_control(run, "⟳ continuous")
         await run.shows("▦ static")
-        await click_control(run, "⏸ pause")
-        await run.shows("⏵ resume")
-        await click_control(run, "⏵ resume")
-        await run.shows("⏸ pause")
+        await click_control(run, "‖ pause")
+        await run.shows("▸ resume")
+        await click_control(run, "▸ resume")
+        await run.shows("‖ pause")
         assert isinstance(run.engine.sent[-1], Resume)
 
 

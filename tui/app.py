@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import Iterable
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from textual import events
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
@@ -37,7 +39,8 @@ class CutawayApp(App[None]):
 
     def __init__(self, session: Session, state_folder: Path | None = None, theme: str = "") -> None:
         self.colourless = no_colour()
-        super().__init__(driver_class=driver())
+        self.terminal: Driver | None = None
+        super().__init__(driver_class=driver(self._take_terminal))
         self.session = session
         self.state_folder = state_folder
         self.animation_level = "none"
@@ -78,6 +81,11 @@ class CutawayApp(App[None]):
         for name in sorted(self.our_themes):
             yield SystemCommand(f"Theme {name}", "Change the colours", partial(setattr, self, "theme", name))
 
+    def on_ready(self) -> None:
+        # What was imported stays: leave it out of every later collection.
+        gc.freeze()
+        gc.enable()
+
     async def on_event(self, event: events.Event) -> None:
         # The composer keeps what is pasted and shows it safely; every other field would draw it as it is.
         if isinstance(event, events.Paste) and not isinstance(self.focused, Composer):
@@ -86,8 +94,11 @@ class CutawayApp(App[None]):
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send an escape sequence of ours to the terminal."""
-        if self._driver is not None:
-            self._driver.write(sequence)
+        if self.terminal is not None:
+            self.terminal.write(sequence)
+
+    def _take_terminal(self, terminal: Driver) -> None:
+        self.terminal = terminal
 
     def keep_draft(self) -> None:
         """Whatever happens next, what was being written will be there again."""

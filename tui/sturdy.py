@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.driver import Driver
 
 # Mouse buttons, every movement, and the form of their reports (xterm's ctlseqs, "Mouse Tracking")
 MOUSE_ON = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
 
 
-def driver() -> type[Driver] | None:
-    """The driver for this terminal; None leaves the choice to Textual."""
+def driver(told: Callable[[Driver], None]) -> type[Driver] | None:
+    """The driver for this terminal; None leaves the choice to Textual. `told` gets the one that is made."""
     if sys.platform == "win32" or os.environ.get("TEXTUAL_DRIVER"):
         return None
     from textual.drivers.linux_driver import LinuxDriver
@@ -25,6 +27,10 @@ def driver() -> type[Driver] | None:
         A terminal that forgot its mouse mode (tmux does when it is attached again) reports clicks in the old form,
         whose bytes are no UTF-8. They are dropped, and the mode is asked for again.
         """
+
+        def __init__(self, app: App[object], **options: Any) -> None:
+            super().__init__(app, **options)
+            told(self)
 
         def run_input_thread(self) -> None:
             while not self.exit_event.is_set():

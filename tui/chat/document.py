@@ -99,7 +99,7 @@ class OpenFence(Part):
         """Take the longer text; True if the block closes in it, and it has to be read as a whole."""
         look_from = max(self.body, self.text.rfind("\n") + 1)
         self.text, self.end = text, len(text)
-        closing = re.compile(rf"^ {{0,3}}{re.escape(self.mark[0])}{{{len(self.mark)},}}[ \t]*(?:\n|\Z)", re.MULTILINE)
+        closing = re.compile(rf"^ {{0,3}}{self.mark[0]}{{{len(self.mark)},}}[ \t]*(?:\n|\Z)", re.MULTILINE)
         if closing.search(text, look_from):
             return True
         if self._width:
@@ -193,7 +193,7 @@ class _Shifted(BlockPart):
 
 def _closed(text: str, opening: re.Match[str]) -> bool:
     mark = opening["mark"]
-    closing = re.compile(rf"^ {{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
+    closing = re.compile(rf"^ {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
     return closing.search(text, opening.end()) is not None
 
 

@@ -16,12 +16,16 @@ from ...engine.protocol import (
     Finished,
     Fork,
     Lane,
+    ModelCard,
     PromptRendered,
+    Ready,
     Rejected,
     SamplingSettings,
+    SettingsChanged,
     Step,
     Submit,
     TextDelta,
+    Timeline,
 )
 from ..state.conversation import Conversation, Node, Reply, Status
 
@@ -38,6 +42,7 @@ class Exchange:
         self._prefixes: dict[str, str] = {}
         self._silent: set[str] = set()  # requests under way whose text has not begun
         self._made = 0
+        self._card: ModelCard | None = None
 
     def name(self, kind: str = "chat") -> str:
         """A request name that was not used before."""
@@ -66,7 +71,7 @@ class Exchange:
     def answer(self, conversation: Conversation, user: Node) -> tuple[Node, list[Command]]:
         """Ask for a (further) reply to a user's message."""
         request = self.name()
-        node = conversation.add("assistant", "", user, Reply(request))
+        node = conversation.add("assistant", "", user, Reply(request, settings=self.settings))
         self._take(request, node, conversation)
         return node, [self._submit(request, conversation, user)]
 
@@ -82,7 +87,7 @@ class Exchange:
     def go_on(self, conversation: Conversation, node: Node) -> tuple[Node, list[Command]]:
         """Write on where the reply `node` was cut or stopped, in the same message."""
         request = self.name()
-        node.reply = Reply(request, prefix=node.text)
+        node.reply = Reply(request, prefix=node.text, settings=self.settings)
         node.touch()
         self._take(request, node, conversation)
         if not node.text and node.parent is not None:
@@ -105,7 +110,9 @@ class Exchange:
             return None
         request = self.name()
         conversation, prefix = self._homes[source], self._prefixes[source]
-        branch = conversation.branch(node, prefix, Reply(request, prefix=prefix, forked_from=source))
+        branch = conversation.branch(
+            node, prefix, Reply(request, prefix=prefix, forked_from=source, settings=self.settings)
+        )
         self._take(request, branch, conversation)
         return branch, [Fork(request, source, at, sample=sample, forced=token, settings=self.settings)]
 
@@ -142,7 +149,12 @@ class Exchange:
             return self._rendered(event)
         if isinstance(event, Rejected):
             return self._broke([event.request], event.message, event.action)
-        if isinstance(event, Failed) and (event.request or event.fatal):
+        if isinstance(event, Ready):
+            self._card = event.card
+        elif isinstance(event, SettingsChanged):
+            if (live := self._live(event.request, 0)) is not None:
+                live[1].settings = event.settings
+        elif isinstance(event, Failed) and (event.request or event.fatal):
             requests = [event.request] if event.request else [n.reply.request for n in self.running if n.reply]
             return self._broke(requests, event.message, event.action)
         return []
@@ -196,6 +208,8 @@ class Exchange:
         reply.detail = event.detail
         reply.tokens = event.generated_tokens
         reply.prompt_tokens, reply.cached_tokens = event.prompt_tokens, event.cached_tokens
+        reply.token_ids = event.token_ids
+        _measure(reply, event.timeline)
         node.touch()
         return [node]
 
@@ -209,6 +223,8 @@ class Exchange:
             notes.append(f"{many} oldest message{'s' if many > 1 else ''} left out: the window is full")
         reply.note = "; ".join(notes)
         reply.prompt_tokens = len(event.tokens)
+        if self._card is not None:
+            reply.model, reply.identity = self._card.name, self._card.identity
         node.touch()
         return [node]
 
@@ -223,6 +239,15 @@ class Exchange:
                 node.touch()
                 changed.append(node)
         return changed
+
+
+def _measure(reply: Reply, timeline: Timeline) -> None:
+    """Take over what the engine measured."""
+    first, last = timeline.first_token_ns, timeline.tokens_ns[-1] if timeline.tokens_ns else 0
+    if first and timeline.submitted_ns:
+        reply.ttft_ns = max(0, first - timeline.submitted_ns)
+    if last > first > 0:
+        reply.speed = (len(timeline.tokens_ns) - 1) * 1e9 / (last - first)
 
 
 def _doing(lane: Lane) -> str:

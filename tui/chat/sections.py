@@ -146,8 +146,16 @@ class Notice(Section):
     def __init__(self, paragraphs: list[tuple[str, str]]) -> None:
         super().__init__(Node("notice", ""))
         self.paragraphs = paragraphs  # (text, style names)
+        self._width = 0
+        self._lines: list[Line] = []
 
     def lines(self, width: int) -> list[Line]:
+        if width != self._width:
+            self._lines = self._make(width)
+            self._width = width
+        return self._lines
+
+    def _make(self, width: int) -> list[Line]:
         lines: list[Line] = []
         for text, style in self.paragraphs:
             styled = Styled()

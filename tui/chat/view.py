@@ -17,6 +17,7 @@ from textual.strip import Strip
 
 from ..state.conversation import Conversation, Node
 from .column import Column
+from .picking import selected_source, source_at
 from .sections import MessageSections, Notice, Section
 from .styled import Line
 
@@ -292,31 +293,7 @@ class ConversationView(ScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The source text under the selection."""
-        first = selection.start.y if selection.start is not None else 0
-        last = selection.end.y if selection.end is not None else self._column.height - 1
-        spans: list[tuple[Node, int, int]] = []
-        shown: list[str] = []
-        for y in range(max(0, first), min(last, self._column.height - 1) + 1):
-            found = self._column.line(y)
-            span = selection.get_span(y)
-            if found is None or span is None:
-                continue
-            section, line = found
-            start, end = span
-            stop = len(line.origins) if end == -1 else end
-            origins = [origin for origin in line.origins[start:stop] if origin >= 0]
-            shown.append(line.text[start:stop])
-            if not origins:
-                continue
-            low, high = min(origins), max(origins) + 1
-            if spans and spans[-1][0] is section.node:
-                node, before, after = spans[-1]
-                spans[-1] = (node, min(before, low), max(after, high))
-            else:
-                spans.append((section.node, low, high))
-        if spans:
-            return "\n\n".join(node.text[low:high] for node, low, high in spans), "\n"
-        text = "\n".join(part.rstrip() for part in shown).strip("\n")
+        text = selected_source(self._column, selection)
         return (text, "\n") if text else None
 
     def on_click(self, event: events.Click) -> None:
@@ -328,7 +305,6 @@ class ConversationView(ScrollView, can_focus=True):
         if any(section is message.head for message in self._messages):
             self.choose(section.node)
             return
-        strip = Strip([Segment(text) for text, _ in line.runs])
-        index = next((i for i in range(len(line.origins)) if strip.index_to_cell_position(i + 1) > place.x), -1)
-        if index >= 0 and line.origins[index] >= 0:
-            self.post_message(self.TextClicked(section.node, line.origins[index]))
+        offset = source_at(line, place.x)
+        if offset is not None:
+            self.post_message(self.TextClicked(section.node, offset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -24,6 +25,7 @@ def fits() -> bool:
 
 def show(flags: EngineFlags, settings: SamplingSettings, system: str, theme: str) -> int:
     """Show the chat on the full screen until the reader leaves it; returns the exit code."""
+    gc.disable()  # until the first paint: collecting what is being imported only delays it
     from ..app import run_session
     from ..session import Session
 

@@ -17,6 +17,7 @@ from ..state import EngineState, Selection
 from .model import DEEDS, NUMBERS, SWITCHES, Number
 
 _GAP = 2
+_ROWS = 2  # beyond which shorter words are used
 
 
 class ControlsBar(Panel):
@@ -75,16 +76,21 @@ class ControlsBar(Panel):
     def waiting(self) -> str:
         return ""
 
-    def labels(self) -> list[tuple[str, str]]:
+    def labels(self, short: bool = False) -> list[tuple[str, str]]:
         """Text and style of every control, in order."""
+        switches = self.state.switches
         made = [(number.text(self.settings), "strong") for number in NUMBERS]
-        made += [(switch.text(self.state.switches), "accent") for switch in SWITCHES]
+        made += [((switch.short if short else switch.text)(switches), "accent") for switch in SWITCHES]
         return made + [(text, "") for _, text in DEEDS]
 
     def draw(self, width: int, height: int) -> list[Line]:
+        rows = self._rows_of(width, self.labels())
+        return rows if len(rows) <= _ROWS else self._rows_of(width, self.labels(short=True))
+
+    def _rows_of(self, width: int, labels: list[tuple[str, str]]) -> list[Line]:
         rows = [Line()]
         self._places = []
-        for index, (text, style) in enumerate(self.labels()):
+        for index, (text, style) in enumerate(labels):
             if rows[-1].parts and rows[-1].width + _GAP + len(text) > width:
                 rows.append(Line())
             if rows[-1].parts:

@@ -101,14 +101,35 @@ class Switch:
 
     action: str
     text: Callable[[Switches], str]
+    short: Callable[[Switches], str]  # for narrow screens
 
 
 SWITCHES: tuple[Switch, ...] = (
-    Switch("delivery", lambda s: "⏵ streamed" if s.delivery == "streamed" else "▤ buffered"),
-    Switch("policy", lambda s: "⟳ continuous" if s.policy == "continuous" else "▦ static"),
-    Switch("prefix_cache", lambda s: "⧉ prefix cache" if s.prefix_cache else "□ no prefix cache"),
-    Switch("kv_reuse", lambda s: "↻ KV reuse" if s.kv_reuse else "∑ recompute"),
-    Switch("pause", lambda s: "⏵ resume" if s.paused else "⏸ pause"),
+    Switch(
+        "delivery",
+        lambda s: "▸ streamed" if s.delivery == "streamed" else "▤ buffered",
+        lambda s: "▸ stream" if s.delivery == "streamed" else "▤ buffer",
+    ),
+    Switch(
+        "policy",
+        lambda s: "⟳ continuous" if s.policy == "continuous" else "▦ static",
+        lambda s: "⟳ cont." if s.policy == "continuous" else "▦ static",
+    ),
+    Switch(
+        "prefix_cache",
+        lambda s: "≡ prefix cache" if s.prefix_cache else "□ no prefix cache",
+        lambda s: "≡ prefix" if s.prefix_cache else "□ prefix",
+    ),
+    Switch(
+        "kv_reuse",
+        lambda s: "↻ KV reuse" if s.kv_reuse else "∑ recompute",
+        lambda s: "↻ reuse" if s.kv_reuse else "∑ recomp.",
+    ),
+    Switch(
+        "pause",
+        lambda s: "▸ resume" if s.paused else "‖ pause",
+        lambda s: "▸ resume" if s.paused else "‖ pause",
+    ),
 )
 DEEDS: tuple[tuple[str, str], ...] = (
     ("step", "⇥ step"),

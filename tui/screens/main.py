@@ -40,7 +40,8 @@ from .panel_actions import PanelActions
 from .tabs import PanelTabs
 from .topbar import TopBar, progress
 
-FRAME = 1 / 12  # seconds between paints while events come in
+FRAME = 1 / 15  # seconds between paints while events come in
+TURNS = 2  # paints in which every panel is drawn once
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
 GREETING = [
     ("Ask something. The panels show what the engine does to answer.", ""),
@@ -58,7 +59,7 @@ _PANELS: dict[str, type[Panel]] = {
 
 
 class MainScreen(ChatActions, EngineActions, PanelActions):
-    """Chat left, panels right, controls below; everything is drawn from the session, at most twelve times a second."""
+    """Chat left, panels right, controls below; everything is drawn from the session, at most fifteen times a second."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     AUTO_FOCUS = "#composer"
@@ -70,6 +71,9 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
         self._pause = FRAME
+        self._turn = 0
+        self._due = 0  # paints until every panel has had its turn
+        self._told = ""
         self._expired_ns = 0
         self._draft_timer: Timer | None = None
 
@@ -146,6 +150,10 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
 
     def changed(self, nodes: list[Node]) -> None:
         self._dirty.update((id(node), node) for node in nodes)
+        self._due = TURNS
+        self._wait_for_paint()
+
+    def _wait_for_paint(self) -> None:
         if self._next is None:
             self._next = self.set_timer(self._pause, self._paint)
 
@@ -154,7 +162,10 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         began = time.monotonic()
         nodes, self._dirty = list(self._dirty.values()), {}
         self.view.update_nodes(nodes)
-        for panel in self.query(Panel):
+        # The panels take turns, so that no single paint keeps a key waiting.
+        self._due -= 1
+        self._turn = (self._turn + 1) % TURNS
+        for panel in list(self.query(Panel))[self._turn :: TURNS]:
             panel.refresh_if_changed()
         self._tell()
         if any(node.text for node in nodes):
@@ -170,6 +181,8 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
                 self.changed([])
         # Painting may take a fifth of the time, whatever it costs: the rest belongs to keys and to the engine.
         self._pause = max(FRAME, 4 * (time.monotonic() - began))
+        if self._due > 0:
+            self._wait_for_paint()
 
     def path_changed(self) -> None:
         self.view.rebuild()
@@ -185,9 +198,9 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         busy = "Esc stops · " if self.session.generating else ""
         how = "Enter sends · Ctrl+J new line" if self.focused is self.composer else "i writes · ? keys"
         text = self.session.meter.warning() or busy + how
-        content = Content(printable(text).replace("\n", " "))
-        if content != self.composer.border_subtitle:
-            self.composer.border_subtitle = content
+        if text != self._told:
+            self._told = text
+            self.composer.border_subtitle = Content(printable(text).replace("\n", " "))
         self.view.say(self._notice())
 
     def _notice(self) -> list[tuple[str, str]]:

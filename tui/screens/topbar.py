@@ -60,7 +60,7 @@ class TopBar(Panel, can_focus=False):
         if card.attention == "fallback":
             parts.append(("one at a time", "warn"))
         if state.switches.paused:
-            parts.append(("⏸ paused", "warn strong"))
+            parts.append(("‖ paused", "warn strong"))
         return parts
 
     def activity(self) -> str:
