@@ -100,6 +100,9 @@ class EngineCore:
         self.credit = max(0, self.credit - 1)
         clock.scheduled = time.monotonic_ns()
         outcomes = run_and_sample(self, plan, clock)
+        for work, _, error in outcomes:
+            if error is not None:  # before the commit, or pages that nobody filled could be matched
+                self.scheduler.abort(work.sequence)
         self.scheduler.commit(plan)
         now = clock.sampled = time.monotonic_ns()
         self._stamp(plan, clock)

@@ -52,4 +52,5 @@ def _configure_request(core: EngineCore, name: str, settings: SamplingSettings) 
     core.emit(SettingsChanged(name, request.settings))
     for sample in request.samples:
         end, request.window_detail = core.intake.limits.end(sample.sequence.prompt_length, request.settings)
-        sample.sequence.max_length = max(end, len(sample.sequence) + 1)
+        most = min(core.intake.limits.window, core.scheduler.capacity)
+        sample.sequence.max_length = min(max(end, len(sample.sequence) + 1), most)

@@ -9,6 +9,7 @@ import pytest
 from cutaway.engine.plan import StepPlan
 from cutaway.engine.protocol import (
     Abort,
+    ClearCache,
     Configure,
     Fork,
     Inspect,
@@ -386,6 +387,24 @@ def test_ml_08_one_lane_out_of_memory_leaves_the_other_alone(folder: Path) -> No
     assert driver.ids("small") == expected
     assert driver.core.scheduler.pool.totals().used == 0
     assert driver.complete([3, 4, 5], name="next") == expected
+
+
+def test_pages_of_a_failed_forward_pass_are_never_matched(tiny: Driver) -> None:
+    prompt = [(17 * n) % 400 + 3 for n in range(40)]
+    expected = tiny.complete(prompt, name="reference")
+    tiny.send(ClearCache())
+    real = tiny.core.runner.run
+
+    def fail(plan: StepPlan) -> object:
+        raise MemoryError
+
+    tiny.core.runner.run = fail  # type: ignore[method-assign,assignment]
+    tiny.submit("failing", prompt)
+    tiny.run()
+    assert tiny.finished("failing").reason == "failed"
+    tiny.core.runner.run = real  # type: ignore[method-assign]
+    assert tiny.complete(prompt, name="after") == expected
+    assert tiny.finished("after").cached_tokens == 0
 
 
 def test_every_sample_asked_for_ends_when_the_first_one_fails_or_is_aborted(folder: Path) -> None:
