@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from cutaway.engine.client import Engine
 from cutaway.engine.protocol import Load, SamplingSettings
 from cutaway.tui.app import CutawayApp
 from cutaway.tui.screens.main import MainScreen
@@ -27,6 +28,7 @@ class Running:
         self.pilot = pilot
         self.engine = engine
         self.session = app.session
+        self.patience = PATIENCE
 
     @property
     def main(self) -> MainScreen:
@@ -46,7 +48,7 @@ class Running:
 
     async def until(self, condition: Callable[[], object], why: str = "") -> None:
         """Let the application run until the condition holds; fails after a while."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self.patience
         while time.monotonic() < end:
             await asyncio.sleep(0.005)
             if condition():
@@ -86,7 +88,8 @@ async def running(
     load: Load | None = None,
     settings: SamplingSettings | None = None,
     state_folder: Path | None = None,
-    engine: InProcessEngine | None = None,
+    engine: Engine | None = None,
+    patience: float = PATIENCE,
 ) -> AsyncIterator[Running]:
     """The application with a loaded scripted model."""
     engine = engine or InProcessEngine()
@@ -94,6 +97,7 @@ async def running(
     app = CutawayApp(session, state_folder)
     async with app.run_test(size=size, notifications=True) as pilot:
         run = Running(app, pilot, engine)
+        run.patience = patience
         try:
             await run.until(lambda: session.state.card is not None, "the model")
             await run.settle()
