@@ -11,7 +11,8 @@ from .chat.exchange import Exchange
 from .chat.meter import Meter
 from .link import EngineLink
 from .state import EngineState, Selection
-from .state.conversation import Conversation, ConversationStore, MemoryStore, Node
+from .state.conversation import Conversation, Node
+from .state.keeping import ConversationStore, MemoryStore
 
 
 class Session:
@@ -62,6 +63,7 @@ class Session:
         elif isinstance(event, Finished | Rejected):
             self.traffic.discard(event.request)
         changed = self.exchange.apply(event)
+        self._keep(changed)
         self._measure()
         self.on_event(event, changed)
 
@@ -69,7 +71,17 @@ class Session:
         self.trouble = (message, action)
         self.traffic.clear()
         changed = self.exchange.lost(message, action)
+        self._keep(changed)
         self.on_event(None, changed)
+
+    def _keep(self, changed: list[Node]) -> None:
+        """Let the store have what came: a reply that grows in a while, one that has ended now."""
+        for node in changed:
+            home = self.exchange.home(node.reply.request) if node.reply is not None else None
+            if home is not None and node.running:
+                self.store.note(home, node)
+            elif home is not None:
+                self.store.save(home)
 
     def _measure(self) -> None:
         card = self.state.card

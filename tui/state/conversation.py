@@ -1,16 +1,16 @@
 """A conversation as a tree: every edit, regeneration and fork is a branch, and no branch is ever lost. No UI.
 
 The path shown is the one that follows each message's chosen child. The system prompt belongs to the whole
-conversation. `ConversationStore` is the seam for keeping conversations; `MemoryStore` keeps them while we run.
+conversation. Keeping conversations is `keeping.py`'s.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
-from ...engine.protocol import Message
+from ...engine.protocol import Message, SamplingSettings
 
 Status = Literal["waiting", "writing", "end", "stop", "length", "stopped", "failed", "edited"]
 RUNNING: frozenset[Status] = frozenset({"waiting", "writing"})
@@ -32,6 +32,12 @@ class Reply:
     forked_from: str = ""  # the request whose pages it shares
     reasoning: str = ""  # what the model thought before it answered
     note: str = ""  # what was repaired or left out of the prompt
+    settings: SamplingSettings | None = None  # what it was drawn with
+    model: str = ""  # name of the model that wrote it
+    identity: str = ""  # hash of that model
+    ttft_ns: int = 0  # duration from submission to the first token; 0: not known
+    speed: float = 0.0  # tokens a second after the first; 0: not known
+    token_ids: tuple[int, ...] = ()  # generated
 
     @property
     def running(self) -> bool:
@@ -49,6 +55,7 @@ class Node:
     chosen: int = 0
     reply: Reply | None = None
     revision: int = 0
+    number: int = 0  # what a store knows it by; 0: no store does. Parents and older branches have smaller ones
 
     @property
     def running(self) -> bool:
@@ -78,6 +85,7 @@ class Conversation:
         self.system = system
         self.root = Node("root", "")
         self.draft = ""
+        self.changed_ms = 0  # since 1970; 0: not known
 
     @property
     def title(self) -> str:
@@ -152,40 +160,3 @@ class Conversation:
 
     def running(self) -> list[Node]:
         return [node for node in self.walk() if node.running]
-
-
-class ConversationStore(Protocol):
-    """Where conversations are kept. Saving is called whenever a message is final or a branch is chosen."""
-
-    def all(self) -> list[Conversation]: ...
-
-    def create(self, system: str = "") -> Conversation: ...
-
-    def save(self, conversation: Conversation) -> None: ...
-
-    def delete(self, conversation: Conversation) -> None: ...
-
-
-class MemoryStore:
-    """Keeps conversations while the program runs."""
-
-    def __init__(self) -> None:
-        self._kept: list[Conversation] = []
-        self._made = 0
-
-    def all(self) -> list[Conversation]:
-        return list(self._kept)
-
-    def create(self, system: str = "") -> Conversation:
-        self._made += 1
-        conversation = Conversation(f"chat-{self._made}", system=system)
-        self._kept.append(conversation)
-        return conversation
-
-    def save(self, conversation: Conversation) -> None:
-        if conversation not in self._kept:
-            self._kept.append(conversation)
-
-    def delete(self, conversation: Conversation) -> None:
-        if conversation in self._kept:
-            self._kept.remove(conversation)

@@ -1,0 +1,1 @@
+"""Chats on disk: SQLite in the data folder. Read `schema.py`, then `records.py`, then `chats.py`."""
