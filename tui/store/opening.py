@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sqlite3
@@ -18,7 +19,6 @@ from .errors import DamagedStore, NewerStore, StoreError, damaged, reason
 NAME = "chats.db"
 BUSY_S = 10.0  # how long a write waits for another program's
 LOCK_S = 60.0  # how long a start waits for another program's migration or rescue
-_MAGIC = b"SQLite format 3\x00"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,22 +141,28 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _refuse_newer(file: Path) -> None:
-    """Raise `NewerStore` before anything is touched: the version stands in the header (file format, 1.3)."""
-    try:
-        with file.open("rb") as opened:
-            header = opened.read(64)
-    except OSError:
+    """Raise `NewerStore` before anything is touched."""
+    if not file.exists():
         return
-    if header.startswith(_MAGIC) and len(header) == 64:
-        schema.refuse_newer(int.from_bytes(header[60:64], "big"), file)
+    # Asked of SQLite and not read from the header: closing a file of our own would drop this process's locks on it
+    # (https://sqlite.org/howtocorrupt.html, section 2.2), and two programs would ruin the store.
+    try:
+        with contextlib.closing(_connect_to_read(file, "mode=ro")) as connection:
+            found = schema.version(connection)
+    except sqlite3.Error:
+        return
+    schema.refuse_newer(found, file)
+
+
+def _connect_to_read(file: Path, mode: str) -> sqlite3.Connection:
+    address = f"{file.absolute().as_uri()}?{mode}"
+    return sqlite3.connect(address, timeout=BUSY_S, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def _open_to_read(file: Path, why: str) -> Opened:
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
-            connection = sqlite3.connect(
-                f"{file.absolute().as_uri()}?{mode}", uri=True, isolation_level=None, check_same_thread=False
-            )
+            connection = _connect_to_read(file, mode)
             connection.execute("SELECT count(*) FROM chats").fetchone()
         except sqlite3.Error:
             continue
