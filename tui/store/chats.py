@@ -38,6 +38,7 @@ class ChatStore:
         self.database = opened.database
         self._fixed = "the data folder can't be written" if opened.database.readonly else ""
         self._writer = Writer(lambda: connect(path), self._changed, lambda: opening.mark_damaged(path), self._lose)
+        self._unsaved = Changes()  # where nothing can be written at all
         self._open: list[Conversation] = []
         self._marks: dict[str, dict[int, _Mark]] = {}
         self._made: dict[str, int] = {}
@@ -118,12 +119,15 @@ class ChatStore:
 
     def end(self) -> str:
         left = self._writer.close(PATIENCE_S)
+        left.put(self._unsaved)
+        lost = 0
         with contextlib.suppress(sqlite3.Error):
+            lost = self.database.lacks(left)
             self.database.close()
         chats = left.chats.keys() | {key for key, _ in left.messages.values()}
         if not chats:
             return ""
-        what = f"{len(left.messages):,} message{'s' if len(left.messages) != 1 else ''}" if left.messages else "changes"
+        what = f"{lost:,} message{'s' if lost != 1 else ''}" if lost else "changes"
         where = f"{len(chats):,} chats" if len(chats) > 1 else "one chat"
         return f"{what} of {where} could not be saved: {self.trouble or 'the disk is too slow'}."
 
@@ -177,8 +181,7 @@ class ChatStore:
     # ----------------------------------------------------------------------------------------------------
 
     def _put(self, changes: Changes) -> None:
-        if not self._fixed:
-            self._writer.put(changes)
+        (self._unsaved if self._fixed else self._writer).put(changes)
 
     def _read(self, read: Callable[[Database], T]) -> T:
         if not self._fixed:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..state.keeping import Listed
 from . import words
-from .records import Chat, ChatRecord, MessageRecord, now_ms
+from .records import Chat, ChatRecord, MessageRecord, keepable, now_ms
 from .rows import chat_record, chat_row, message_record, message_row
 from .schema import CHAT_COLUMNS, MESSAGE_COLUMNS
 
@@ -160,6 +160,12 @@ class Database:
         names = ",".join(MESSAGE_COLUMNS)
         rows = self.connection.execute(f"SELECT {names} FROM messages WHERE chat = ? ORDER BY id", (row[0],))
         return Chat(chat_record(row), tuple(map(message_record, rows)))
+
+    def lacks(self, changes: Changes) -> int:
+        """How many of these messages are not here, or say something else here."""
+        ask = "SELECT text FROM messages WHERE id = ?"
+        found = ((self.connection.execute(ask, (n,)).fetchone(), m.text) for n, (_, m) in changes.messages.items())
+        return sum(row is None or row[0] != keepable(text) for row, text in found)
 
     def find(self, text: str, limit: int = 50, key: str = "") -> list[Listed]:
         """Chats (or the one with this key) whose messages or title hold all the words of `text`.
