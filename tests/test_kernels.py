@@ -21,7 +21,8 @@ def quantised_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Whole numbers [m, k] and scales [m, k / 32] of activations, by the plain formula."""
     groups = x.view(len(x), -1, linear.GROUP)
     top = groups.abs().amax(-1)
-    inverse = torch.where(top > 0, 127 / top, 0.0)
+    # One division, as the kernel does it: `127 / top` would be 127 times a rounded reciprocal.
+    inverse = torch.where(top > 0, torch.full_like(top, 127.0) / top, 0.0)
     # In float64, since the kernel multiplies and rounds in one operation.
     return torch.round(groups.double() * inverse.double().unsqueeze(-1)).view(x.shape), top / 127
 
