@@ -58,7 +58,7 @@ _PUT_MESSAGE = (
 _LISTED = (
     "SELECT c.key, c.title, c.changed_ms, (SELECT count(*) FROM messages m WHERE m.chat = c.id), "
     "coalesce((SELECT m.model FROM messages m WHERE m.chat = c.id AND m.model <> '' ORDER BY m.id DESC LIMIT 1), '') "
-    "FROM chats c WHERE c.deleted_ms IS "
+    "FROM (SELECT * FROM chats c WHERE c.deleted_ms IS "  # which chats first: what is told of each costs more
 )
 
 
@@ -128,7 +128,7 @@ class Database:
     def listed(self, limit: int = 50, offset: int = 0, deleted: bool = False) -> list[Listed]:
         """Chats, the one changed (or deleted) last first."""
         where = "NOT NULL ORDER BY c.deleted_ms DESC" if deleted else "NULL ORDER BY c.changed_ms DESC, c.id DESC"
-        rows = self.connection.execute(f"{_LISTED}{where} LIMIT ? OFFSET ?", (limit, offset))
+        rows = self.connection.execute(f"{_LISTED}{where} LIMIT ? OFFSET ?) c", (limit, offset))
         return [Listed(*row) for row in rows]
 
     def count(self) -> int:
@@ -176,17 +176,20 @@ class Database:
         if not wanted:
             return []
         found: dict[str, Listed] = {}
+        seen: set[int] = set()
         for number, said in self._messages(wanted, key):
-            row = self.connection.execute(f"{_LISTED}NULL AND c.id = ?", (number,)).fetchone()
-            if row[0] not in found:
-                found[row[0]] = Listed(*row, found=words.around(said, wanted))
+            if number in seen:
+                continue
+            seen.add(number)
+            row = self.connection.execute(f"{_LISTED}NULL AND c.id = ?) c", (number,)).fetchone()
+            found[row[0]] = Listed(*row, found=words.around(said, wanted))
             if len(found) >= limit:
                 break
         if not key:
             test = " AND ".join(["instr(folded(c.title), ?)"] * len(wanted))
             named = [part.casefold() for part in wanted]
             rows = self.connection.execute(
-                f"{_LISTED}NULL AND {test} ORDER BY c.changed_ms DESC LIMIT ?", (*named, limit)
+                f"{_LISTED}NULL AND {test} ORDER BY c.changed_ms DESC LIMIT ?) c", (*named, limit)
             )
             for row in rows:
                 found.setdefault(row[0], Listed(*row))
