@@ -25,7 +25,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama-many-heads": ("llama", {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16}),
     "llama-wide-heads": ("llama", {"head_dim": 64, "tie_word_embeddings": True}),
-    "llama-biases": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama-biases": ("llama", {"attention_bias": True, "mlp_bias": True, "rms_norm_eps": 0.2}),
     "llama3-rope": (
         "llama",
         {
@@ -42,7 +42,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral-sliding": ("mistral", {"sliding_window": 7}),
     "qwen2": ("qwen2", {}),
     "qwen2-sliding": ("qwen2", {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}),
-    "qwen3": ("qwen3", {"head_dim": 48, "tie_word_embeddings": True}),
+    "qwen3": ("qwen3", {"head_dim": 48, "tie_word_embeddings": True, "rms_norm_eps": 0.2}),
 }
 
 
