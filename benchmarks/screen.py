@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.terminal import Terminal  # noqa: E402 - the terminal of the tests, found from the root
 
-LONG = "Tell a long story about a fox who sails."  # on one line of the composer at any size
+LONG = "Tell a long story about a sailing fox."
 
 
 def open_screen(size: tuple[int, int], *arguments: str) -> Terminal:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
+from ..scrolling import resize_virtual
 from ..state.conversation import Conversation, Node
 from .column import Column
+from .overlay import STYLES, lit
 from .picking import selected_source, source_at
 from .sections import MessageSections, Notice, Section
 from .styled import Line
-
-STYLES = {
-    *("strong", "em", "strike", "code", "link", "dim", "bullet", "quote", "frame", "token"),
-    *("h1", "h2", "h3", "h4", "h5", "h6"),
-    *("codeblock", "code-frame", "code-comment", "code-keyword", "code-string", "code-number", "code-name"),
-    *("head-user", "head-assistant", "head-current"),
-    *("state-busy", "state-end", "state-cut", "state-failed", "state-note"),
-}
 
 
 class ConversationView(ScrollView, can_focus=True):
@@ -83,6 +78,7 @@ class ConversationView(ScrollView, can_focus=True):
         self._column = Column()
         self._anchor = (0, 0)
         self._placing = False
+        self._painted: tuple[tuple[Size, int], list[Line]] = ((Size(), -1), [])
         self._styles: dict[str, Style] = {}
 
     # ------------------------------------------------------------------------------------------------ content
@@ -197,13 +193,27 @@ class ConversationView(ScrollView, can_focus=True):
             target = column.top(index) + offset if column.sections else 0
         self._placing = True
         try:
-            self.virtual_size = Size(column.width, column.height)
+            resize_virtual(self, Size(column.width, column.height))
             if target != self.scroll_y:
                 # Set here and not by `scroll_to`, which would stop an animation that may be calling us.
                 self.scroll_target_y = self.scroll_y = target
         finally:
             self._placing = False
-        self.refresh()
+        self._refresh_changed_rows()
+
+    def _refresh_changed_rows(self) -> None:
+        """Have only those rows painted that are not on the screen already."""
+        place = (self.size, self.scroll_offset.y)
+        found = [self._column.line(y + place[1]) for y in range(self.size.height)]
+        now = [line for _, line in filter(None, found)]
+        before_place, before = self._painted
+        self._painted = (place, now)
+        if place != before_place:
+            self.refresh()
+            return
+        rows = [y for y, pair in enumerate(zip_longest(now, before)) if pair[0] != pair[1]]
+        if rows:
+            self.refresh(*[Region(0, y, self.size.width, 1) for y in rows])
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -279,12 +289,7 @@ class ConversationView(ScrollView, can_focus=True):
             length = len(line.origins)
             style = self.screen.get_component_rich_style("screen--selection", partial=True)
             spans.append((min(start, length), length if end == -1 else min(end, length), style))
-        for start, end, style in spans:
-            if start < end:
-                cut = [strip.index_to_cell_position(start), strip.index_to_cell_position(end), strip.cell_length]
-                before, inside, *after = strip.divide(cut)
-                strip = Strip.join([before, inside.apply_style(style), *after])
-        return strip
+        return lit(strip, spans)
 
     # ------------------------------------------------------------------------------------------ selecting
 

@@ -14,6 +14,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ..scrolling import resize_virtual
 from ..state import EngineState, RequestState, Resolved, Selection, resolve, selected_request
 from .line import Line, safe, wrap
 from .messages import SelectionChanged
@@ -164,8 +165,7 @@ class Panel(ScrollView, can_focus=True):
         rows = self._rows + len(self._pinned)
         wanted = Size(width, rows if self.SCROLLS else min(rows, height))
         self._was_at_end = self.is_vertical_scroll_end
-        if wanted != self.virtual_size:
-            self.virtual_size = wanted
+        resize_virtual(self, wanted)
         self._put_titles((self.TITLE, "") if sentence else self.titles())
         self._refresh_changed_rows(width, height)
 

@@ -1,0 +1,27 @@
+"""Growing what scrolls without laying the whole screen out again."""
+
+from __future__ import annotations
+
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+
+
+def resize_virtual(view: ScrollView, size: Size) -> None:
+    """Set a scroll view's virtual size.
+
+    Textual lays the screen out anew whenever it changes, and has every widget painted, which at a line a moment is
+    most of the screen's work. Only a scroll bar that comes or goes needs that; else the bar is told.
+    """
+    if size == view.virtual_size:
+        return
+    overflow = view.styles.overflow_y
+    bar = overflow == "scroll" or (overflow == "auto" and size.height > view.container_size.height)
+    if bar != view.show_vertical_scrollbar or not view.is_attached:
+        view.virtual_size = size
+        return
+    view.set_reactive(ScrollView.virtual_size, size)  # pyright: ignore[reportArgumentType] - the class has the reactive
+    if bar:
+        view.vertical_scrollbar.window_virtual_size = size.height
+        view.vertical_scrollbar.window_size = view.container_size.height
+    if view.scroll_y > view.max_scroll_y:
+        view.scroll_to(y=view.max_scroll_y, animate=False)
