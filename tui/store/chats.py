@@ -175,7 +175,7 @@ class ChatStore:
             changes.chat(chat)
         try:
             self.database.write(changes)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, OverflowError) as error:
             raise StoreError(f"Nothing was imported: {reason(error)}.") from None
 
     # ----------------------------------------------------------------------------------------------------

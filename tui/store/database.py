@@ -14,7 +14,7 @@ from .records import Chat, ChatRecord, MessageRecord, keepable, now_ms
 from .rows import chat_record, chat_row, message_record, message_row
 from .schema import CHAT_COLUMNS, MESSAGE_COLUMNS
 
-_HITS = 400  # messages looked at for one search, the newest first
+_HITS = 3000  # messages looked at for one search, the newest first
 _KEPT_DELETED_MS = 30 * 24 * 3600 * 1000
 
 
@@ -42,7 +42,7 @@ class Changes:
 
 
 _CHAT_NAMES = [name for name in CHAT_COLUMNS if name not in ("id", "deleted_ms")]
-_CHANGING = [name for name in _CHAT_NAMES if name not in ("key", "made_ms")]
+_CHANGING = [name for name in _CHAT_NAMES if name not in ("key", "made_ms", "source")]
 _PUT_CHAT = (
     f"INSERT INTO chats({','.join(_CHAT_NAMES)}) VALUES ({','.join(f':{n}' for n in _CHAT_NAMES)}) "
     f"ON CONFLICT(key) DO UPDATE SET {','.join(f'{n}=excluded.{n}' for n in _CHANGING)}"
