@@ -18,6 +18,7 @@ import click
 COMMANDS = {  # in the order of the help: name -> what it does
     "chat": "Talk with a model (what `cutaway` alone does).",
     "ask": "Answer one question, from the command line or a pipe.",
+    "chats": "List, search, show, export and import the chats that were kept.",
     "models": "List, fetch, find and remove models.",
     "replay": "Play a recorded conversation back.",
     "engine": "Run the engine process that the other commands start.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from ...engine.protocol import Finished, Message, SamplingSettings, Submit
+from ...engine.protocol import AnyEvent, Finished, Message, SamplingSettings, Submit
 from . import exits, question, stats
 from .conversing import Conversation
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
@@ -19,47 +20,107 @@ REQUEST = "ask"
 
 @click.command("ask")
 @click.argument("words", nargs=-1, metavar="[QUESTION]...")
-@click.option("--system", "-s", metavar="TEXT", help="A system prompt.")
+@click.option("--system", "-s", metavar="TEXT", help="A system prompt, or @FILE.")
+@click.option(
+    "--continue",
+    "-c",
+    "chat",
+    is_flag=False,
+    flag_value="last",
+    metavar="[CHAT]",
+    help="Go on with a kept chat: the last, or the one with this key.",
+)
 @click.option("--samples", "-n", type=click.IntRange(1, 64), default=1, show_default=True, help="Replies to draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
 @click.option("--stats", "with_stats", is_flag=True, help="Tell times and speeds on standard error.")
 @sampling_flags
 @engine_flags
 def command(
-    words: tuple[str, ...], system: str | None, samples: int, as_json: bool, with_stats: bool, **values: Any
+    words: tuple[str, ...],
+    system: str | None,
+    chat: str | None,
+    samples: int,
+    as_json: bool,
+    with_stats: bool,
+    **values: Any,
 ) -> int:
     """Answer QUESTION, or what comes on standard input, or both together.
 
+    An argument that begins with @ names a file, whose text is attached: cutaway ask "what is this?" @notes.txt
+
     The reply goes to standard output, everything else to standard error. Ctrl+C stops the reply, keeps what came, and
-    exits with 130.
+    exits with 130. With -c, question and reply are kept in the chat that is continued; `cutaway chats` lists them.
     """
     settings = sampling_from(values, **({} if as_json or values["trace"] else {"candidates": 0}))
     flags = engine_from(values, inspect=as_json)
-    asked = question.read(words)
-    messages = ((Message("system", system),) if system else ()) + (Message("user", asked),)
-    return asyncio.run(answer(flags, settings, messages, samples=samples, as_json=as_json, with_stats=with_stats))
+    system = question.text_or_file(system) if system else ""
+    if chat is not None:
+        if samples > 1:
+            raise click.UsageError("A chat is continued by one reply: leave out --samples.")
+        return _go_on(chat, words, flags, settings, system, as_json=as_json, with_stats=with_stats)
+    submit = submit_for(flags, settings, system, question.read(words), samples)
+    return asyncio.run(answer(flags, submit, as_json=as_json, with_stats=with_stats))
 
 
-async def answer(
+def _go_on(
+    chat: str,
+    words: tuple[str, ...],
     flags: EngineFlags,
     settings: SamplingSettings,
-    messages: tuple[Message, ...],
-    samples: int = 1,
-    as_json: bool = False,
-    with_stats: bool = False,
+    system: str,
+    as_json: bool,
+    with_stats: bool,
 ) -> int:
-    """Ask once, show the reply, and return the exit code. Raises `CutawayError` and `BrokenPipeError`."""
-    output = Output()
-    conversation = Conversation(flags, output.write_event if as_json else lambda event: None)
-    submit = Submit(
+    """Ask in a kept chat. Raises `CutawayError`."""
+    from . import kept
+
+    with kept.chats() as store:
+        key, named = kept.continued(store, chat)
+        asked = question.read(words if named else (chat, *words))
+        conversation = store.open(key)
+        assert conversation is not None
+        conversation.system = system or conversation.system
+        continued = kept.Continued(store, conversation, settings)
+        submit = continued.ask(asked, flags.buffered)
+        try:
+            return asyncio.run(answer(flags, submit, continued.heard, as_json=as_json, with_stats=with_stats))
+        finally:
+            continued.ended()
+
+
+def submit_for(flags: EngineFlags, settings: SamplingSettings, system: str, asked: str, samples: int = 1) -> Submit:
+    """The request for replies to one question."""
+    return Submit(
         REQUEST,
-        messages=messages,
+        messages=((Message("system", system),) if system else ()) + (Message("user", asked),),
         settings=settings,
         samples=samples,
         delivery="buffered" if flags.buffered else "streamed",
     )
+
+
+async def answer(
+    flags: EngineFlags,
+    submit: Submit,
+    heard: Callable[[AnyEvent], None] = lambda event: None,
+    as_json: bool = False,
+    with_stats: bool = False,
+) -> int:
+    """Ask once, show the reply, and return the exit code; `heard` gets every event.
+
+    Raises `CutawayError` and `BrokenPipeError`.
+    """
+    output = Output()
+    samples = submit.samples
+
+    def hear(event: AnyEvent) -> None:
+        heard(event)
+        if as_json:
+            output.write_event(event)
+
+    conversation = Conversation(flags, hear)
     replies = Replies(output)
-    replies.begin(REQUEST, samples)
+    replies.begin(submit.request, samples)
     try:
         card = await conversation.open()
         ends = await conversation.ask(submit, (lambda event: None) if as_json else replies.show)

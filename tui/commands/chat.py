@@ -43,7 +43,7 @@ def command(system: str | None, plain: bool, theme: str, **values: Any) -> int:
         piped = question.piped()
         if not piped.strip():
             return exits.OK
-        return asyncio.run(ask.answer(flags, settings, (*start, Message("user", piped))))
+        return asyncio.run(ask.answer(flags, ask.submit_for(flags, settings, system or "", piped)))
     return _Chat(flags, settings, start).run()
 
 

@@ -5,23 +5,71 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from pathlib import Path
 
 import click
 
 from . import exits
 
+FILE_LIMIT = 10_000_000  # bytes
+
 
 def read(words: tuple[str, ...]) -> str:
-    """The question that `words` and standard input make together, the words first.
+    """The question that `words`, files and standard input make together, in this order.
 
-    Standard input is read where nothing else was given or where something was piped or redirected in. Bytes that are
-    not UTF-8 become U+FFFD, and that is said. Raises `UsageError` when there is no question.
+    A word that begins with @ names a file, whose text is attached; @@ stands for @ itself. Standard input is read where
+    nothing else was given or where something was piped or redirected in. Bytes that are not UTF-8 become U+FFFD, and
+    that is said. Raises `UsageError` when there is no question, or no such file.
     """
-    asked = " ".join(words).encode("utf-8", "surrogateescape")
-    question = "\n\n".join(text for text in (_text(asked, "the question"), piped(bool(words))) if text.strip())
+    files = [path for word in words if (path := _file(word)) is not None]
+    plain = [word[1:] if word.startswith("@@") else word for word in words if _file(word) is None]
+    asked = " ".join(plain).encode("utf-8", "surrogateescape")
+    parts = [_text(asked, "the question"), *map(_attached, files), piped(bool(words))]
+    question = "\n\n".join(text for text in parts if text.strip())
     if not question:
         raise click.UsageError('There is no question. Give one as an argument ("why is the sky blue?") or on stdin.')
     return question
+
+
+def text_or_file(value: str) -> str:
+    """`value`, or the text of the file it names with @. Raises `UsageError`."""
+    path = _file(value)
+    if path is not None:
+        return _read(path)
+    return value[1:] if value.startswith("@@") else value
+
+
+def _file(word: str) -> Path | None:
+    """The file that a word names; None for words that name none. Raises `UsageError` where it should be there."""
+    if not word.startswith("@") or word.startswith("@@") or word == "@":
+        return None
+    path = Path(word[1:]).expanduser()
+    if path.exists():
+        return path
+    if any(char.isspace() for char in word):
+        return None  # a sentence that begins with a name
+    raise click.UsageError(f"There is no file {str(path)!r}. @ before a word attaches a file; write @@ for @ itself.")
+
+
+def _attached(path: Path) -> str:
+    text = _read(path)
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{path.name}:\n{fence}\n{text.rstrip()}\n{fence}"
+
+
+def _read(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        data = path.read_bytes() if size <= FILE_LIMIT else b""
+    except OSError as error:
+        raise click.UsageError(f"{path} can't be read: {error.strerror or error}.") from None
+    if size > FILE_LIMIT:
+        raise click.UsageError(f"{path} has {size:,} bytes; at most {FILE_LIMIT:,} can be attached.")
+    if b"\0" in data:
+        raise click.UsageError(f"{path} is not text, so it can't be attached.")
+    return _text(data, str(path))
 
 
 def piped(asked: bool = False) -> str:

@@ -110,8 +110,8 @@ class ChatStore:
         self._deleted.append(key)
         self._put(Changes(deleted={key: now_ms()}))
 
-    def undelete(self) -> Conversation | None:
-        key = self._deleted.pop() if self._deleted else self._last_deleted()
+    def undelete(self, key: str = "") -> Conversation | None:
+        key = key or (self._deleted.pop() if self._deleted else self._last_deleted())
         if not key:
             return None
         self._put(Changes(deleted={key: None}))
@@ -130,6 +130,10 @@ class ChatStore:
         what = f"{lost:,} message{'s' if lost != 1 else ''}" if lost else "changes"
         where = f"{len(chats):,} chats" if len(chats) > 1 else "one chat"
         return f"{what} of {where} could not be saved: {self.trouble or 'the disk is too slow'}."
+
+    def flush(self) -> bool:
+        """Wait until all is written; False if it could not be."""
+        return self._writer.flush(PATIENCE_S)
 
     # ------------------------------------------------------------------------------------------- reading
 

@@ -95,8 +95,16 @@ def made_ms(number: int) -> int:
 
 
 def new_key() -> str:
-    """A name for a chat, short enough to type and long enough to be the only one."""
-    return "".join(secrets.choice(_KEY_LETTERS) for _ in range(_KEY_LENGTH))
+    """A name for a chat, short enough to type, long enough to be the only one, and no word: it has a digit."""
+    while True:
+        key = "".join(secrets.choice(_KEY_LETTERS) for _ in range(_KEY_LENGTH))
+        if is_key(key):
+            return key
+
+
+def is_key(text: str) -> bool:
+    """Whether this looks like a key that `new_key` made."""
+    return len(text) == _KEY_LENGTH and set(text) <= set(_KEY_LETTERS) and not text.isalpha()
 
 
 def keepable(text: str) -> str:
