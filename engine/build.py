@@ -20,6 +20,7 @@ from .pages import PagePool
 from .protocol import AnyEvent, Load, LoadProgress, ModelCard, SelfTest
 from .runner import PagedRunner, Runner
 from .scheduler import Scheduler
+from .threads import usable_cores
 from .tokenizer import Tokenizer, load_tokenizer
 
 Emit = Callable[[AnyEvent], None]
@@ -83,6 +84,9 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         pages, page_bytes = -(-window // load.page_size), 0
     progress(LoadProgress("calibrate"))
     count = load.threads or kernel_choice.threads(runner, load.page_size, device)
+    if not load.threads and isinstance(runner, PagedRunner) and device.type == "cpu":
+        runner.use_threads(count)
+        runner.watch_threads(usable_cores() if count == 1 else 1)
     paged = not reason
     card = ModelCard(
         name=local.name,

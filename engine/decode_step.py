@@ -163,6 +163,7 @@ class NativeStep(DecodeStep):
         library: kernels.Library = head.library
         self.library = library
         self.kernel = library.name
+        self.threads = torch.get_num_threads()
         self.embedding: Tensor = inner.embed_tokens.weight
         self.vocabulary: int = head.out_features
         # Everything whose address the structs hold; it must live as long as they do.
@@ -271,7 +272,7 @@ class NativeStep(DecodeStep):
             table.shape[1],
             len(outputs),
         )
-        bad = self.library.step(self.native, batch, torch.get_num_threads())
+        bad = self.library.step(self.native, batch, self.threads)
         if bad:
             raise ValueError(f"row {bad - 1} has a position, slot, length or page outside the pool")
         return logits

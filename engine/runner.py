@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 import torch
@@ -11,6 +12,7 @@ from .batch import Batch, pack
 from .decode_step import NativeStep
 from .kv_cache import KVCache
 from .plan import StepPlan
+from .threads import ThreadWatch
 
 MOST_ROWS = 128
 
@@ -51,6 +53,7 @@ class PagedRunner:
         self.model = model
         self.cache = cache
         self.decode = decode
+        self.watch: ThreadWatch | None = None
         self.device = next(model.parameters()).device
 
     @torch.inference_mode()
@@ -58,7 +61,7 @@ class PagedRunner:
         if plan.copies:
             self.cache.copy_pages(plan.copies)
         if isinstance(self.decode, NativeStep):
-            return run_rows(self.decode, plan)
+            return self._run_natively(self.decode, plan)
         batch = pack(plan, self.cache.page_size, self.device)
         if self.decode is not None and batch.decodes == len(plan.work):
             logits = self.decode(
@@ -67,8 +70,24 @@ class PagedRunner:
             return logits if len(batch.logit_rows) == len(logits) else logits[batch.logit_rows]
         return forward(self.model, batch, self.cache)
 
+    def _run_natively(self, step: NativeStep, plan: StepPlan) -> torch.Tensor:
+        if self.watch is None:
+            return run_rows(step, plan)
+        step.threads = self.watch.count(plan.computed)
+        began = time.perf_counter()
+        logits = run_rows(step, plan)
+        self.watch.took(time.perf_counter() - began)
+        return logits
+
     def use_threads(self, count: int) -> None:
         torch.set_num_threads(count)
+        if isinstance(self.decode, NativeStep):
+            self.decode.threads = count
+
+    def watch_threads(self, other: int) -> None:
+        """Keep measuring whether `other` threads would be faster. Only our own kernels, which then give the same bits."""
+        if isinstance(self.decode, NativeStep) and other != self.decode.threads:
+            self.watch = ThreadWatch(self.decode.threads, other)
 
     def release(self, key: str) -> None:
         """Nothing is kept outside the pages."""

@@ -93,3 +93,43 @@ def _doublings(most: int) -> Iterator[int]:
         yield count
         count *= 2
     yield most
+
+
+class ThreadWatch:
+    """Keeps choosing between two numbers of threads while steps run, since machines get busy and quiet again.
+
+    Now and then a few steps run with the other number; if their median is clearly better, it becomes the one. The
+    first tries come soon, in case the choice at load was made in a bad moment, later ones seldom: `LONGEST` steps
+    apart they cost about two in a hundred. Only steps of equal work are compared.
+    """
+
+    SOONEST, LONGEST = 16, 256  # steps between tries
+    TRIES = 4  # steps with the other number; the first wakes threads and does not count
+
+    def __init__(self, chosen: int, other: int) -> None:
+        self.chosen = chosen
+        self.other = other
+        self._pause = self.SOONEST
+        self._work = 0
+        self._usual: list[float] = []
+        self._tried: list[float] = []
+
+    def count(self, work: int) -> int:
+        """The number of threads for the next step, which computes `work` positions."""
+        if work != self._work:
+            self._work, self._usual, self._tried = work, [], []
+        return self.other if len(self._usual) >= self._pause else self.chosen
+
+    def took(self, seconds: float) -> None:
+        """The step just asked for took this long."""
+        if len(self._usual) < self._pause:
+            self._usual.append(seconds)
+            return
+        self._tried.append(seconds)
+        if len(self._tried) < self.TRIES:
+            return
+        better = statistics.median(self._tried[1:]) < statistics.median(self._usual[-self._pause :]) * (1 - ENOUGH)
+        if better:
+            self.chosen, self.other = self.other, self.chosen
+        self._pause = self.SOONEST if better else min(self.LONGEST, 2 * self._pause)
+        self._usual, self._tried = [], []

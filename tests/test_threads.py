@@ -99,3 +99,41 @@ def test_slow_steps_are_tried_three_times_each(monkeypatch: pytest.MonkeyPatch) 
     clock = Clock(monkeypatch, {1: [5.0], 2: [3.0]})
     assert calibrate(clock.step, 2).threads == 2
     assert clock.calls == {1: 4, 2: 4}
+
+
+def run(watch: threads.ThreadWatch, steps: int, cost: dict[int, float], work: int = 1) -> list[int]:
+    """Feed a watch steps that take what `cost` says; returns the numbers of threads it asked for."""
+    asked = []
+    for _ in range(steps):
+        asked.append(watch.count(work))
+        watch.took(cost[asked[-1]])
+    return asked
+
+
+def test_a_watch_corrects_a_bad_choice_within_its_first_try() -> None:
+    watch = threads.ThreadWatch(1, 2)
+    run(watch, watch.SOONEST + watch.TRIES, {1: 0.010, 2: 0.004})
+    assert watch.chosen == 2
+
+
+def test_a_watch_keeps_a_good_choice_and_tries_ever_less_often() -> None:
+    watch = threads.ThreadWatch(2, 1)
+    asked = run(watch, 5000, {1: 0.010, 2: 0.004})
+    assert watch.chosen == 2
+    assert asked[-2000:].count(1) <= 2000 * 0.02
+
+
+def test_a_watch_follows_a_machine_that_gets_busy_and_quiet_again() -> None:
+    watch = threads.ThreadWatch(2, 1)
+    run(watch, 2000, {1: 0.010, 2: 0.004})
+    run(watch, 400, {1: 0.010, 2: 0.100})
+    assert watch.chosen == 1
+    run(watch, 400, {1: 0.010, 2: 0.004})
+    assert watch.chosen == 2
+
+
+def test_a_watch_compares_only_steps_of_equal_work() -> None:
+    watch = threads.ThreadWatch(2, 1)
+    for work in range(200):
+        assert run(watch, watch.SOONEST, {1: 0.001, 2: 0.004}, work) == [2] * watch.SOONEST
+    assert watch.chosen == 2
