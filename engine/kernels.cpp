@@ -1,6 +1,7 @@
 // One whole decode step for Llama-like models with int8 weights, behind a plain C interface (see kernels.py).
 #include "kernels_attention.h"
 #include "kernels_int8.h"
+#include "kernels_survey.h"
 #include "kernels_team.h"
 
 constexpr int CUT = 64;  // outputs of a product that one thread takes at a time
@@ -283,6 +284,15 @@ void cutaway_linear(const Linear* w, const float* x, float* y, int64_t rows, int
         walk.wait();
     };
     team.run(threads, job);
+}
+
+void cutaway_weigh(Mass* masses, int count, int threads) {
+    auto job = [&](Team& team) {
+        Walk walk{team};
+        walk.stage(count, [&](int i) { weigh(masses[i]); });
+        walk.wait();
+    };
+    team.run(std::min(threads, count), job);
 }
 
 const char* cutaway_instructions() {

@@ -13,12 +13,19 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 from . import places
 
-NAMES = ("kernels.cpp", "kernels_attention.h", "kernels_int8.h", "kernels_lanes.h", "kernels_team.h")
+NAMES = (
+    "kernels.cpp",
+    "kernels_attention.h",
+    "kernels_int8.h",
+    "kernels_lanes.h",
+    "kernels_survey.h",
+    "kernels_team.h",
+)
 SOURCES = tuple(Path(__file__).with_name(name) for name in NAMES)
 FLAGS = ("-std=c++20", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-pthread")
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler takes
@@ -63,6 +70,19 @@ class Batch(Structure):
     ]
 
 
+class Mass(Structure):
+    """`struct Mass` of kernels_survey.h."""
+
+    _fields_ = [
+        ("x", c_void_p),
+        ("n", c_int64),
+        ("top", c_float),
+        ("factor", c_float),
+        ("total", c_double),
+        ("weighted", c_double),
+    ]
+
+
 class Library:
     """The loaded kernels. `name` is what the model card shows."""
 
@@ -78,6 +98,9 @@ class Library:
         self.pack = library.cutaway_pack
         self.pack.argtypes = [POINTER(Linear), c_void_p, c_int]
         self.pack.restype = None
+        self.weigh = library.cutaway_weigh
+        self.weigh.argtypes = [c_void_p, c_int, c_int]
+        self.weigh.restype = None
         self.use_plain = library.cutaway_plain
         self.use_plain.argtypes = [c_int]
         self.use_plain.restype = None

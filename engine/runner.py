@@ -85,7 +85,7 @@ class PagedRunner:
             self.decode.threads = count
 
     def watch_threads(self, other: int) -> None:
-        """Keep measuring whether `other` threads would be faster. Only our own kernels, which then give the same bits."""
+        """Keep measuring whether `other` threads are faster: for our own kernels, whose bits do not depend on it."""
         if isinstance(self.decode, NativeStep) and other != self.decode.threads:
             self.watch = ThreadWatch(self.decode.threads, other)
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from . import kernels
 from .candidates import CandidateRow, Drawing, candidate_rows
 from .errors import NotANumberError, NoTokenLeftError
 from .penalties import History, changes_logits, edit
@@ -119,7 +120,7 @@ class Sampler:
             return self._device
         vocabulary = logits.shape[1]
         if vocabulary not in self._host:
-            self._host = {vocabulary: HostSurvey(vocabulary)}
+            self._host = {vocabulary: HostSurvey(vocabulary, kernels.load())}
         return self._host[vocabulary]
 
 
