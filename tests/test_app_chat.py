@@ -43,6 +43,15 @@ async def test_a_reply_streams_in_and_says_why_it_ended() -> None:
         assert "ctx 5/4096" in run.text()
 
 
+async def test_enter_sends_exactly_what_was_typed_before_it_however_fast_the_keys_come() -> None:
+    async with running() as run:
+        for key in [*"count", "space", "2", "enter", *"next"]:
+            run.app.post_message(events.Key(key, " " if key == "space" else key if len(key) == 1 else "\r"))
+        await run.until(lambda: replies(run)[-1:] == [("assistant", "1 2 ")], "the whole message to be answered")
+        assert replies(run)[0] == ("user", "count 2")
+        assert run.main.composer.text == "next"
+
+
 async def test_escape_stops_a_reply_and_keeps_what_was_said() -> None:
     async with running() as run:
         await run.ask("slowly forever", wait=False)

@@ -13,6 +13,7 @@ from textual.widgets import TextArea
 from .drafts import History
 from .visible import visible
 
+NEW_LINE = ("ctrl+j", "alt+enter", "shift+enter")
 PASTE_LIMIT = 8_000  # characters; a longer paste is held aside, because editing slows down with the length
 MARK = "⟦paste {number}: {characters:,} characters, {lines:,} lines⟧"
 
@@ -25,8 +26,8 @@ class Composer(TextArea):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", priority=True),
-        Binding("ctrl+j,alt+enter,shift+enter", "newline", "New line (also: \\ at the end, then Enter)", priority=True),
+        Binding("enter", "send", "Send"),
+        Binding("ctrl+j,alt+enter,shift+enter", "newline", "New line (also: \\ at the end, then Enter)"),
         Binding("up", "cursor_up", "Line above; at the first line, the prompt before", show=False),
         Binding("down", "cursor_down", "Line below; at the last line, the prompt after", show=False),
     ]
@@ -79,10 +80,22 @@ class Composer(TextArea):
         if text.strip():
             self.post_message(self.Sent(text))
 
-    def sent(self) -> None:
-        """The message was taken: remember it and begin anew."""
-        self.prompts.add(self.message)
-        self.put("")
+    def sent(self, text: str) -> None:
+        """The message was taken: remember it and begin anew, with what was typed since."""
+        self.prompts.add(text)
+        now = self.message
+        self.put(now.removeprefix(text) if now.startswith(text) else "")
+
+    async def _on_key(self, event: events.Key) -> None:
+        # As a priority binding Enter would overtake the characters before it, which wait in this widget's queue.
+        if event.key != "enter" and event.key not in NEW_LINE:
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "enter":
+            self.action_send()
+        else:
+            self.action_newline()
 
     def action_newline(self) -> None:
         self.replace("\n", *self.selection, maintain_selection_offset=False)

@@ -32,7 +32,7 @@ class ChatActions(MainBase):
             self.say("The reply is still being written: Esc stops it, then send.", "warning")
             return
         asked = self.session.exchange.ask(self.session.conversation, event.text)
-        self.composer.sent()
+        self.composer.sent(event.text)
         self._asked(*asked)
 
     def _asked(self, reply: Node, commands: list[Command]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 from textual import events
@@ -19,6 +18,7 @@ from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
 from ..chat.view import ConversationView
 from ..controls.bar import ControlsBar
+from ..pace import FRAME, Pace
 from ..panels import (
     CandidatesPanel,
     LanesPanel,
@@ -40,7 +40,6 @@ from .panel_actions import PanelActions
 from .tabs import PanelTabs
 from .topbar import TopBar, progress
 
-FRAME = 1 / 15  # seconds between paints while events come in
 TURNS = 2  # paints in which every panel is drawn once
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
 GREETING = [
@@ -70,6 +69,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         self.drafts = drafts
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
+        self._pace = Pace()
         self._pause = FRAME
         self._turn = 0
         self._due = 0  # paints until every panel has had its turn
@@ -159,7 +159,6 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
 
     def _paint(self) -> None:
         self._next = None
-        began = time.monotonic()
         nodes, self._dirty = list(self._dirty.values()), {}
         self.view.update_nodes(nodes)
         # The panels take turns, so that no single paint keeps a key waiting.
@@ -179,8 +178,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
             if now != self._expired_ns:
                 self._expired_ns = now
                 self.changed([])
-        # Painting may take a fifth of the time, whatever it costs: the rest belongs to keys and to the engine.
-        self._pause = max(FRAME, 4 * (time.monotonic() - began))
+        self._pause = self._pace.pause()
         if self._due > 0:
             self._wait_for_paint()
 
