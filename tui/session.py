@@ -18,6 +18,7 @@ from .state.keeping import ConversationStore, MemoryStore
 class Session:
     """One run of the program. `on_event` is called after every event with the messages it changed.
 
+    `conversation` is one that the store has open, to begin with; without it, a new one is.
     `now_ns` is the screen's clock, on which events come in and are painted.
     """
 
@@ -30,13 +31,14 @@ class Session:
         system: str = "",
         configure: Configure | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
+        conversation: Conversation | None = None,
     ) -> None:
         self.state = EngineState(now_ns=now_ns)
         self.selection = Selection()
         self.exchange = Exchange(settings)
         self.store: ConversationStore = store or MemoryStore()
         self.system = system
-        self.conversation: Conversation = self.store.create(system)
+        self.conversation: Conversation = conversation or self.store.create(system)
         self.meter = Meter()
         self.traffic: set[str] = set()
         self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do

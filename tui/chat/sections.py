@@ -42,7 +42,8 @@ class Head(Section):
     def lines(self, width: int) -> list[Line]:
         styled = Styled()
         style = "head-current" if self.current else f"head-{self.node.role}"
-        name = _NAMES.get(self.node.role, self.speaker)
+        wrote = self.node.reply.model if self.node.reply is not None else ""
+        name = _NAMES.get(self.node.role, wrote or self.speaker)
         styled.add("▶ " if self.current else "", style)
         styled.foreign(name, style, [-1] * len(name))
         at, of = self.node.place

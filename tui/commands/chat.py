@@ -23,11 +23,20 @@ PROMPT = "> "
 
 @click.command("chat")
 @click.option("--system", "-s", metavar="TEXT", help="A system prompt.")
+@click.option(
+    "--continue",
+    "-c",
+    "kept",
+    is_flag=False,
+    flag_value="last",
+    metavar="[CHAT]",
+    help="Go on with a kept chat: the last, or the one with this key.",
+)
 @click.option("--plain", is_flag=True, envvar="CUTAWAY_PLAIN", help="Line by line, without the full screen.")
 @click.option("--theme", metavar="NAME", default="", envvar="CUTAWAY_THEME", help="Colours of the full screen.")
 @sampling_flags
 @engine_flags
-def command(system: str | None, plain: bool, theme: str, **values: Any) -> int:
+def command(system: str | None, kept: str | None, plain: bool, theme: str, **values: Any) -> int:
     """Talk with a model, its engine at work beside the chat.
 
     Line by line (--plain, or in a terminal that can do no more), Ctrl+C stops a reply and keeps what was said; Ctrl+C
@@ -37,7 +46,9 @@ def command(system: str | None, plain: bool, theme: str, **values: Any) -> int:
     settings = sampling_from(values, **({} if full or values["trace"] else {"candidates": 0}))
     flags = engine_from(values, inspect=full)
     if full:
-        return screen.show(flags, settings, system or "", theme)
+        return screen.show(flags, settings, system or "", theme, kept or "")
+    if kept is not None:
+        raise click.UsageError("Only the full screen goes on with a kept chat; line by line, `cutaway ask -c` does.")
     start = (Message("system", system),) if system else ()
     if not sys.stdin.isatty():
         piped = question.piped()

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,6 +14,10 @@ from ...engine import places
 from ...engine.protocol import SamplingSettings
 from . import exits
 from .flags import EngineFlags
+
+if TYPE_CHECKING:
+    from ..state.conversation import Conversation
+    from ..state.keeping import ConversationStore
 
 PLAIN_TERMINALS = ("dumb", "unknown")  # they can't address their cells
 
@@ -23,15 +28,35 @@ def fits() -> bool:
     return terminal and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def show(flags: EngineFlags, settings: SamplingSettings, system: str, theme: str) -> int:
-    """Show the chat on the full screen until the reader leaves it; returns the exit code."""
+def show(flags: EngineFlags, settings: SamplingSettings, system: str, theme: str, chat: str = "") -> int:
+    """Show a chat on the full screen until the reader leaves it; returns the exit code.
+
+    `chat` names one that was kept (`kept.chosen`); without it, a new one begins. Raises `StoreError` where there is
+    none of that name.
+    """
     gc.disable()  # until the first paint: collecting what is being imported only delays it
     from ..app import run_session
     from ..session import Session
+    from ..store.chats import default_store
 
     configure = msgspec.structs.replace(flags.configure, delivery="buffered" if flags.buffered else None)
-    session = Session(flags.engine(), flags.load, settings, system=system, configure=configure)
+    store = default_store()
     try:
+        conversation = _kept(store, chat) if chat else None
+        session = Session(flags.engine(), flags.load, settings, store, system, configure, conversation=conversation)
         return asyncio.run(run_session(session, places.state(), theme))
     except KeyboardInterrupt:
         return exits.INTERRUPTED
+    finally:
+        if lost := store.end():
+            exits.say(f"cutaway: {lost}")
+
+
+def _kept(store: ConversationStore, name: str) -> Conversation | None:
+    from ..store.chats import ChatStore
+    from ..store.errors import StoreError
+    from .kept import chosen
+
+    if not isinstance(store, ChatStore):
+        raise StoreError(store.notice or f"Kept chats can't be read: {store.trouble}.")
+    return store.open(chosen(store, name))

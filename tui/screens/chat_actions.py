@@ -1,4 +1,4 @@
-"""The main screen's actions on messages and chats."""
+"""The main screen's actions on messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUIT_WITHIN = 3.0  # seconds between the two Ctrl+C
 
 
 class ChatActions(MainBase):
-    """Ask, stop, ask again, go on, edit, branch, copy, save; and the list of chats."""
+    """Ask, stop, ask again, go on, edit, branch, copy, save."""
 
     _interrupted_at = -QUIT_WITHIN
 
@@ -37,6 +37,7 @@ class ChatActions(MainBase):
 
     def _asked(self, reply: Node, commands: list[Command]) -> None:
         """Send what asks for a reply, show its place, and let the panels follow it."""
+        self.session.store.save(self.session.conversation)
         self.wake_engine()
         self.session.send(*commands)
         self.follow_reply(reply)
@@ -196,50 +197,3 @@ class ChatActions(MainBase):
     def action_plain(self) -> None:
         self.view.plain = not self.view.plain
         self.view.redraw_all()
-
-    # ---------------------------------------------------------------------------------------------- chats
-
-    def action_new_chat(self) -> None:
-        self.session.conversation.draft = self.composer.message
-        self.session.new_chat()
-        self._chat_changed()
-
-    def action_turn_chat(self, by: int) -> None:
-        chats = self.session.store.all()
-        index = chats.index(self.session.conversation) + by
-        if 0 <= index < len(chats):
-            self._go_to(index)
-
-    def action_chats(self) -> None:
-        chats = self.session.store.all()
-        titles = [f"{'▸ ' if any(n.running for n in c.path()) else ''}{c.title}" for c in chats]
-
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                self._go_to(index)
-
-        self.app.push_screen(ChoiceDialog("chats", titles, chats.index(self.session.conversation)), chosen)
-
-    def _go_to(self, index: int) -> None:
-        self.session.conversation.draft = self.composer.message
-        self.session.show(self.session.store.all()[index])
-        self._chat_changed()
-
-    def action_close_chat(self) -> None:
-        closed = self.session.conversation
-        self.session.send(*self.session.exchange.stop(closed.running()))
-        self.session.store.delete(closed)
-        left = self.session.store.all()
-        if left:
-            self.session.show(left[-1])
-        else:
-            self.session.new_chat()
-        self._chat_changed()
-
-    def _chat_changed(self) -> None:
-        replies = [node for node in self.session.conversation.path() if node.reply is not None]
-        self.follow_reply(replies[-1] if replies else None)
-        self.view.show(self.session.conversation)
-        self.composer.put(self.session.conversation.draft)
-        self.path_changed()
-        self.composer.focus()

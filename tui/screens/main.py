@@ -32,7 +32,7 @@ from ..panels import (
 from ..printable import printable
 from ..session import Session
 from ..state.conversation import Node
-from .chat_actions import ChatActions
+from .chat_list import ChatList
 from .engine_actions import EngineActions
 from .keys import KeysScreen, bindings_of
 from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
@@ -57,7 +57,7 @@ _PANELS: dict[str, type[Panel]] = {
 }
 
 
-class MainScreen(ChatActions, EngineActions, PanelActions):
+class MainScreen(ChatList, EngineActions, PanelActions):
     """Chat left, panels right, controls below; everything is drawn from the session, at most fifteen times a second."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
@@ -94,6 +94,11 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
 
     def on_mount(self) -> None:
         self.session.on_event = self._heard
+        store = self.session.store
+        store.on_change = lambda: self.call_later(self.tell_saving)
+        if store.notice:
+            self.notify(printable(store.notice), severity="warning", markup=False, timeout=30)
+        self.tell_model()
         if self.session.state.card is not None:
             self.view.speaker = self.session.state.card.name
         self.view.show(self.session.conversation)
@@ -112,6 +117,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
 
     def on_unmount(self) -> None:
         self.session.on_event = lambda event, changed: None
+        self.session.store.on_change = lambda: None
 
     # ------------------------------------------------------------------------------------------- places
 
@@ -141,6 +147,7 @@ class MainScreen(ChatActions, EngineActions, PanelActions):
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()
+            self.tell_model()
         if event is None:  # the engine is lost, or a recording tells what was asked
             self.controls.take(self.session.exchange.settings)
             if self.view.conversation is not self.session.conversation:

@@ -13,6 +13,8 @@ from ..panels.panel import Panel
 from ..panels.units import count, rate, size
 from ..session import Session
 
+_SHORT = 24  # cells of a reason that has a place in the bar
+
 
 class TopBar(Panel, can_focus=False):
     """Model and pages left; speed and context right. While a model loads, how far it is."""
@@ -28,7 +30,8 @@ class TopBar(Panel, can_focus=False):
         self.session = session
 
     def depends_on(self) -> Hashable:
-        return (self.state.version, self.session.conversation, self.session.trouble, self.session.meter.used)
+        session = self.session
+        return (self.state.version, session.conversation, session.trouble, session.meter.used, session.store.trouble)
 
     def waiting(self) -> str:
         return ""
@@ -37,7 +40,7 @@ class TopBar(Panel, can_focus=False):
         line = Line("cutaway", "strong")
         right = self.activity()
         room = width - cell_len(right) - 1
-        for text, style in self.about():
+        for text, style in self.saving() + self.about():
             if line.width + cell_len(text) + 2 > room:
                 break
             line.add("  ").add(text, style)
@@ -45,6 +48,13 @@ class TopBar(Panel, can_focus=False):
             line.pad_to(width - cell_len(right))
             line.add(right, "strong")
         return [line]
+
+    def saving(self) -> list[tuple[str, str]]:
+        """That chats are not being saved, for as long as they are not."""
+        trouble = self.session.store.trouble
+        if not trouble:
+            return []
+        return [(f"✗ not being saved{f': {trouble}' if len(trouble) <= _SHORT else ''}", "bad strong")]
 
     def about(self) -> list[tuple[str, str]]:
         """What is loaded, or on its way, or missing."""

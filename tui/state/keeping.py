@@ -29,7 +29,7 @@ class Listed:
 class ConversationStore(Protocol):
     """Where conversations are kept. Nothing here may keep the screen waiting."""
 
-    on_change: Callable[[], None]  # called, from any thread, when `trouble` changes
+    on_change: Callable[[], object]  # called, from any thread, when `trouble` changes
 
     @property
     def trouble(self) -> str:
@@ -94,7 +94,7 @@ class MemoryStore:
     def __init__(self, trouble: str = "", notice: str = "") -> None:
         self.trouble = trouble
         self.notice = notice
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], object] = lambda: None
         self._kept: list[Conversation] = []
         self._closed: list[Conversation] = []
         self._deleted: list[Conversation] = []

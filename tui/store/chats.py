@@ -33,13 +33,14 @@ class ChatStore:
     def __init__(self, path: Path, connect: Callable[[Path], Database] = opening.connect) -> None:
         opened = opening.open_store(path)
         self.notice = opened.notice
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], object] = lambda: None
         self.path = path
         self.database = opened.database
         self._fixed = "the data folder can't be written" if opened.database.readonly else ""
         self._writer = Writer(lambda: connect(path), self._changed, lambda: opening.mark_damaged(path), self._lose)
         self._unsaved = Changes()  # where nothing can be written at all
         self._open: list[Conversation] = []
+        self._dropped: list[Conversation] = []
         self._marks: dict[str, dict[int, _Mark]] = {}
         self._made: dict[str, int] = {}
         self._deleted: list[str] = []
@@ -63,7 +64,7 @@ class ChatStore:
     # ------------------------------------------------------------------------------------------- keeping
 
     def save(self, conversation: Conversation) -> None:
-        if conversation not in self._open or not (conversation.root.children or conversation.key in self._made):
+        if conversation in self._dropped or not (conversation.root.children or conversation.key in self._made):
             return
         trees.number_all(conversation)
         key = conversation.key
@@ -86,7 +87,7 @@ class ChatStore:
     def note(self, conversation: Conversation, node: Node) -> None:
         if not node.number:
             self.save(conversation)
-        elif not self._fixed and conversation in self._open:
+        elif not self._fixed and conversation not in self._dropped:
             key = conversation.key
             self._writer.note(node.number, lambda: Changes(messages={node.number: (key, trees.message_record(node))}))
 
@@ -104,6 +105,7 @@ class ChatStore:
             self.save(conversation)
             self.delete_key(conversation.key)
         self._forget(conversation)
+        self._dropped.append(conversation)  # a reply that ends late must not bring it back
 
     def delete_key(self, key: str) -> None:
         """Take a chat away that need not be open."""
@@ -118,6 +120,7 @@ class ChatStore:
         return self.open(key)
 
     def end(self) -> str:
+        self.on_change = lambda: None
         left = self._writer.close(PATIENCE_S)
         left.put(self._unsaved)
         lost = 0
