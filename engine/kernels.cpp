@@ -239,6 +239,20 @@ struct Step {
 
 static Team& team = *new Team;  // never destroyed: helpers may sleep in it when the process ends
 
+// Calls one(item) for every item. One thread needs no team, whose late helpers it would wait for.
+template <class Item> static void each(Item* items, int count, int threads, void (*one)(Item&)) {
+    if (threads < 2 || count < 2) {
+        for (int i = 0; i < count; i++) one(items[i]);
+        return;
+    }
+    auto job = [&](Team& team) {
+        Walk walk{team};
+        walk.stage(count, [&](int i) { one(items[i]); });
+        walk.wait();
+    };
+    team.run(std::min(threads, count), job);
+}
+
 extern "C" {
 // Returns 0, or 1 + the first row that reaches outside the pool or the tables; then nothing was written.
 int cutaway_step(const Model* model, const Batch* batch, int threads) {
@@ -286,14 +300,8 @@ void cutaway_linear(const Linear* w, const float* x, float* y, int64_t rows, int
     team.run(threads, job);
 }
 
-void cutaway_weigh(Mass* masses, int count, int threads) {
-    auto job = [&](Team& team) {
-        Walk walk{team};
-        walk.stage(count, [&](int i) { weigh(masses[i]); });
-        walk.wait();
-    };
-    team.run(std::min(threads, count), job);
-}
+void cutaway_lead(Lead* leads, int count, int threads) { each(leads, count, threads, find_leading); }
+void cutaway_weigh(Mass* masses, int count, int threads) { each(masses, count, threads, weigh); }
 
 const char* cutaway_instructions() {
 #if defined(__AVX512VNNI__)

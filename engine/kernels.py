@@ -83,6 +83,19 @@ class Mass(Structure):
     ]
 
 
+class Lead(Structure):
+    """`struct Lead` of kernels_survey.h."""
+
+    _fields_ = [
+        ("x", c_void_p),
+        ("n", c_int64),
+        ("ids", c_void_p),
+        ("count", c_int32),
+        ("found", c_int32),
+        ("top", c_float),
+    ]
+
+
 class Library:
     """The loaded kernels. `name` is what the model card shows."""
 
@@ -98,6 +111,9 @@ class Library:
         self.pack = library.cutaway_pack
         self.pack.argtypes = [POINTER(Linear), c_void_p, c_int]
         self.pack.restype = None
+        self.lead = library.cutaway_lead
+        self.lead.argtypes = [c_void_p, c_int, c_int]
+        self.lead.restype = None
         self.weigh = library.cutaway_weigh
         self.weigh.argtypes = [c_void_p, c_int, c_int]
         self.weigh.restype = None

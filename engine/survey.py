@@ -23,6 +23,7 @@ FLOOR = -87.0  # exp of it is the last normal float32: nothing a sum would notic
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures beyond would leave float32's range
 COLUMNS = 768
 CHUNK = 32000  # below torch's 32768, at which it would wake its other threads for microseconds of work
+NATIVE_LEAD = 32  # leading tokens up to which our own kernels find them faster than numpy
 DOT = 8192  # below BLAS's 10000, for the same reason
 
 
@@ -128,32 +129,31 @@ class HostSurvey:
         """One look a row of `tables` (float32 [R, V] each, numbered through), as `asks` wants it."""
         rows: list[NDArray[np.float32]] = [row for table in tables for row in table.numpy()]
         with np.errstate(over="ignore"):
-            looks = [self._look(rows, row, ask) for row, ask in zip(rows, asks, strict=True)]
+            if self._library is not None and 1 < max(ask.lead for ask in asks) <= NATIVE_LEAD:
+                found = _lead_natively(self._library, rows, asks)
+            else:
+                found = [_lead(row, ask.lead) for row, ask in zip(rows, asks, strict=True)]
+            looks = [self._look(rows, number, asks[number], *at) for number, at in enumerate(found)]
             wanted = [
                 (row, look, temperature)
                 for row, look, ask in zip(rows, looks, asks, strict=True)
                 for temperature in ask.temperatures
                 if math.isfinite(look.top)
             ]
+            if not wanted:
+                return looks
             masses = self._weigh(wanted) if self._library is None else _weigh_natively(self._library, wanted)
             for (_, look, temperature), mass in zip(wanted, masses, strict=True):
                 look.masses[temperature] = mass
         return looks
 
-    def _look(self, rows: Sequence[NDArray[np.float32]], logits: NDArray[np.float32], ask: Ask) -> Look:
-        count = min(ask.lead, len(logits))
-        if count == 1:
-            ids = np.array([logits.argmax()])
-            top = float(logits[ids[0]])
-        else:
-            maxima = _column_maxima(logits) if count < COLUMNS // 2 and len(logits) > 2 * COLUMNS else None
-            top = float((logits if maxima is None else maxima).max())
-            ids = _at_least(logits, _threshold(logits, count, maxima), count) if math.isfinite(top) else NO_IDS
+    @staticmethod
+    def _look(rows: Sequence[NDArray[np.float32]], number: int, ask: Ask, top: float, ids: NDArray[np.int64]) -> Look:
         if not math.isfinite(top):
             return Look(top, NO_IDS, NO_LOGITS, True, {}, NO_LOGITS)
+        logits, count = rows[number], min(ask.lead, len(rows[number]))
         partner = rows[ask.partner][ids] if ask.partner >= 0 else NO_LOGITS
-        complete = len(ids) < count or count == len(logits)
-        return Look(top, ids, logits[ids], complete, {}, partner)
+        return Look(top, ids, logits[ids], len(ids) < count or count == len(logits), {}, partner)
 
     def _weigh(self, wanted: Sequence[Wanted]) -> list[Mass]:
         return [self._mass(logits, look.top, temperature) for logits, look, temperature in wanted]
@@ -175,6 +175,31 @@ class HostSurvey:
 
 def _factor(temperature: float) -> float:
     return 1.0 / min(max(temperature, COLDEST), HOTTEST)
+
+
+def _lead(logits: NDArray[np.float32], lead: int) -> tuple[float, NDArray[np.int64]]:
+    """The largest of `logits` [V], and the ids of the `lead` largest; none where it is not finite."""
+    count = min(lead, len(logits))
+    if count == 1:
+        ids = np.array([logits.argmax()])
+        return float(logits[ids[0]]), ids
+    maxima = _column_maxima(logits) if count < COLUMNS // 2 and len(logits) > 2 * COLUMNS else None
+    top = float((logits if maxima is None else maxima).max())
+    return top, _at_least(logits, _threshold(logits, count, maxima), count) if math.isfinite(top) else NO_IDS
+
+
+def _lead_natively(
+    library: kernels.Library, rows: Sequence[NDArray[np.float32]], asks: Sequence[Ask]
+) -> list[tuple[float, NDArray[np.int64]]]:
+    """The same by our own kernels, on several threads."""
+    counts = [min(ask.lead, len(row)) for row, ask in zip(rows, asks, strict=True)]
+    ids = np.empty((len(rows), max(counts)), dtype=np.int64)
+    start, stride = ids.ctypes.data, ids.strides[0]
+    tasks = (kernels.Lead * len(rows))(
+        *((row.ctypes.data, len(row), start + n * stride, counts[n], 0, 0.0) for n, row in enumerate(rows))
+    )
+    library.lead(tasks, len(rows), torch.get_num_threads())
+    return [(task.top, ids[n, : task.found]) for n, task in enumerate(tasks)]
 
 
 def _weigh_natively(library: kernels.Library, wanted: Sequence[Wanted]) -> list[Mass]:
