@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -13,6 +14,28 @@ if TYPE_CHECKING:
 
 # Mouse buttons, every movement, and the form of their reports (xterm's ctlseqs, "Mouse Tracking")
 MOUSE_ON = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
+
+
+class UntilGone:
+    """The terminal as a file. Once it is gone, writing to it does nothing.
+
+    An error here would end Textual's writing thread, and whoever waits for that thread's queue would wait for ever.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return self._file.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def driver(told: Callable[[Driver], None]) -> type[Driver] | None:
@@ -30,6 +53,7 @@ def driver(told: Callable[[Driver], None]) -> type[Driver] | None:
 
         def __init__(self, app: App[object], **options: Any) -> None:
             super().__init__(app, **options)
+            self._file: Any = UntilGone(self._file)
             told(self)
 
         def run_input_thread(self) -> None:
