@@ -19,6 +19,7 @@ from textual.widgets import TextArea
 
 TRACES = Path(__file__).parent / "traces"
 PATIENCE = 60.0  # seconds
+AT_REST = 4  # equal frames after which nothing moves any more
 
 SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (160, 48)
 
@@ -57,10 +58,14 @@ class Scene:
 async def settle(pilot: Pilot[None], main: MainScreen) -> None:
     """Wait for the paint that is due, then have everything drawn as it stands."""
     await _until(pilot, lambda: main._next is None)
-    for _ in range(2):  # what scrolls goes to its place after the first
-        for panel in main.query(Panel):
-            panel.repaint()
-        await pilot.pause()
+    frames: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        # What scrolls goes to its place after the first repaint, and what that moves after the next.
+        while len(frames) < AT_REST or len(set(frames[-AT_REST:])) > 1:
+            for panel in main.query(Panel):
+                panel.repaint()
+            await pilot.pause()
+            frames.append("\n".join(strip.text for strip in main._compositor.render_strips()))
 
 
 async def _until(pilot: Pilot[None], condition: Callable[[], object]) -> None:

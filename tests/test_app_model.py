@@ -113,10 +113,15 @@ async def forks_at_another_candidate_on_shared_pages(run: Running) -> None:
 
 async def shows_a_buffered_reply_only_when_it_is_whole(run: Running) -> None:
     await switch(run, "delivery", delivery="buffered")
+    await switch(run, "pause", paused=True)  # or the reply may be whole before anything of it is painted
     run.main.action_new_chat()
     await run.ask(QUESTION, wait=False)
+    for _ in range(5):
+        await run.main.run_action("step")
     await run.shows("tokens so far")
     assert run.session.conversation.path()[-1].text == ""
+    assert run.session.generating
+    await switch(run, "pause", paused=False)
     await run.until(lambda: not run.session.generating, "the whole reply")
     assert run.session.conversation.path()[-1].text.strip()
     await switch(run, "delivery", delivery="streamed")

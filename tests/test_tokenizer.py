@@ -57,6 +57,8 @@ def test_ids_and_text_are_those_of_the_tokenizers_library(tokenizer, text):
 @given(data=st.data())
 def test_bytes_of_the_tokens_are_the_texts_bytes(tokenizer, data):
     text = data.draw(TEXT)
+    if tokenizer.name == "first":
+        text = text.lstrip(" ")  # as above
     ids = tokenizer.encode(text)
     spelled = b"".join(map(tokenizer.token_bytes, ids))
     assert spelled.removeprefix(tokenizer.spelling.strip_start) == text.encode()
