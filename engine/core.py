@@ -252,12 +252,6 @@ class EngineCore:
         """Check the integrity of pool and scheduler; raises where an invariant is broken."""
         self.scheduler.check()
 
-    def abort_all(self) -> None:
-        """Stop everything, as before a shutdown."""
-        for name in list(self.requests):
-            self.abort(name)
-        self._tell_page_changes()
-
     def switch(self, **changes: object) -> None:
         """Record switches that have changed, and tell how all of them stand."""
         self.switches = msgspec.structs.replace(self.switches, **changes)

@@ -61,7 +61,6 @@ def fork_request(core: EngineCore, command: Fork) -> None:
         settings=settings,
         delivery=core.switches.delivery,
         end_ids=source.end_ids,
-        window_end=end,
         window_detail=detail,
         style=source.style,
     )

@@ -108,14 +108,13 @@ class Intake:
     def _request(
         self, command: Submit, settings: SamplingSettings, prompt: prompts.Prompt, delivery: Delivery
     ) -> Request:
-        end, detail = self.limits.end(len(prompt.ids), settings)
+        _, detail = self.limits.end(len(prompt.ids), settings)
         return Request(
             name=command.request,
             label=command.label or command.request,
             settings=settings,
             delivery="buffered" if "buffered" in (command.delivery, delivery) else "streamed",
             end_ids=frozenset(() if settings.ignore_eos else (*self.tokenizer.end_ids, *prompt.end_ids)),
-            window_end=end,
             window_detail=detail,
             style=ReplyStyle(prompt.stop, prompt.opens_reasoning, prompt.midway, prompt.reasoning),
             wanted=command.samples,

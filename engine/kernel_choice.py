@@ -27,9 +27,10 @@ def precision(wanted: str, device: torch.device) -> tuple[str, torch.dtype]:
         raise SettingError("precision", f"precision must be one of {', '.join(PRECISIONS)}, not {wanted!r}.")
     if wanted == "int8" and device.type != "cpu":
         raise SettingError("precision", f"precision int8 is for the CPU, not for {device.type}.", "Use bfloat16.")
-    if wanted == "auto":
-        fastest = {"cpu": "int8" if kernels.load() else "float32"}
-        wanted = fastest.get(device.type, "bfloat16")
+    if wanted == "auto" and device.type != "cpu":  # asked first: loading our kernels may compile them, for nothing
+        wanted = "bfloat16"
+    elif wanted == "auto":
+        wanted = "int8" if kernels.load() else "float32"
     return wanted, DTYPES.get(wanted, torch.float32)
 
 

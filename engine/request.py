@@ -76,8 +76,7 @@ class Request:
     settings: SamplingSettings
     delivery: Delivery
     end_ids: frozenset[int]
-    window_end: int  # tokens a sequence may have before the window or the pool is full
-    window_detail: str  # which of the two, in words
+    window_detail: str  # what it means to reach the largest length: window or pool full, or cut
     style: ReplyStyle
     samples: list[Sample] = dataclasses.field(default_factory=list)
     wanted: int = 1  # samples asked for; the others are forked when the first prompt is computed

@@ -9,7 +9,7 @@ import torch
 
 from .attention import AttentionContext
 from .batch import Batch, pack
-from .decode_step import NativeStep
+from .decode_step import DecodeStep, NativeStep
 from .kv_cache import KVCache
 from .plan import StepPlan
 from .threads import ThreadWatch
@@ -33,23 +33,10 @@ class Runner(Protocol):
         ...
 
 
-class DecodeKernel(Protocol):
-    """A decode step as a pure function of tensors, faster than the model's own Python."""
-
-    def __call__(
-        self,
-        ids: torch.Tensor,  # [B]
-        positions: torch.Tensor,  # [B]
-        slots: torch.Tensor,  # [B]
-        page_table: torch.Tensor,  # [B, P] int32
-        lengths: torch.Tensor,  # [B]
-    ) -> torch.Tensor: ...  # [B, vocabulary] float32
-
-
 class PagedRunner:
     """The transformers model itself over the page pool; pure decode steps may take a shorter way."""
 
-    def __init__(self, model: torch.nn.Module, cache: KVCache, decode: DecodeKernel | None = None) -> None:
+    def __init__(self, model: torch.nn.Module, cache: KVCache, decode: DecodeStep | None = None) -> None:
         self.model = model
         self.cache = cache
         self.decode = decode

@@ -105,10 +105,6 @@ class SampleState:
             parts[:] = ["".join(parts)]
         return parts[0] if parts else ""
 
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        return tuple(self._parts)
-
     def tokens_per_second(self) -> float:
         """Decode rate between the first and the newest token; 0 before there are two."""
         newest = self.latest
