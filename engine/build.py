@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 import torch
 
-from . import attention, kernel_choice, selftest, weights
+from . import attention, kernel_choice, memory_speed, selftest, weights
 from .core import EngineCore
 from .decode_step import DecodeStep
 from .errors import LoadCancelled, OutOfMemory, SettingError
@@ -108,6 +108,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         attention="paged" if paged else "fallback",
         attention_note="" if paged else f"Served one request at a time through transformers' own cache: {reason}.",
         kernel=kernel,
+        step_bytes=memory_speed.step_bytes(model),
         end_ids=tuple(sorted(tokenizer.end_ids)),
         bos_id=tokenizer.bos_id,
         chat_template=bool(tokenizer.chat_template),

@@ -129,6 +129,7 @@ class Inspect(Command, frozen=True):
     """Ask for what events do not carry by themselves; answered by `PageDetail` or `Metrics`."""
 
     page: int | None = None  # None: metrics
+    memory: bool = False  # measure how fast memory is read, for the metrics: a part of a second, best while idle
 
 
 class ClearCache(Command, frozen=True):

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 
 import msgspec
+import torch
 
 from .errors import CutawayError, PromptError, SettingError
 from .forks import fork_request, fork_siblings
 from .intake import Intake
 from .isolation import Outcome, run_and_sample
+from .memory_speed import bytes_per_second
 from .metrics import Totals
 from .plan import StepPlan
 from .protocol import (
@@ -208,10 +210,12 @@ class EngineCore:
             case Resume():
                 self.credit = 0
                 self.switch(paused=False)
-            case Inspect(page=None):
+            case Inspect(page=None, memory=memory):
                 running = sum(s.sequence.lane >= 0 for r in self.requests.values() for s in r.samples)
                 alive = sum(s.reason is None for r in self.requests.values() for s in r.samples)
-                self.emit(self.totals.event(self.scheduler.pool.totals(), running, max(0, alive - running)))
+                totals = self.totals.event(self.scheduler.pool.totals(), running, max(0, alive - running))
+                speed = bytes_per_second(self.card.step_bytes, torch.device(self.card.device)) if memory else 0
+                self.emit(msgspec.structs.replace(totals, memory_bytes_per_s=speed))
             case Inspect(page=page):
                 self.emit(self._page_detail(page if page is not None else -1))
             case ClearCache():

@@ -61,6 +61,7 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     attention: Literal["paged", "fallback", "remote"]
     attention_note: str = ""
     kernel: str = ""  # which matrix product serves decode
+    step_bytes: int = 0  # of weights, read by a decode step of one sequence; 0: not known
     end_ids: tuple[int, ...] = ()
     bos_id: int | None = None
     chat_template: bool = True
@@ -235,3 +236,4 @@ class Metrics(Event, frozen=True):
     inter_token_latency_ns: tuple[int, int] = (0, 0)  # p50, p95
     events_merged: int = 0
     resident_bytes: int = 0
+    memory_bytes_per_s: int = 0  # reading as much as a decode step does; 0: not measured

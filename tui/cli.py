@@ -20,6 +20,7 @@ COMMANDS = {  # in the order of the help: name -> what it does
     "ask": "Answer one question, from the command line or a pipe.",
     "chats": "List, search, show, export and import the chats that were kept.",
     "models": "List, fetch, find and remove models.",
+    "bench": "Measure how fast the engine is on this machine.",
     "replay": "Play a recorded conversation back.",
     "engine": "Run the engine process that the other commands start.",
 }

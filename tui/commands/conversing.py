@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ...engine.client import Engine
 from ...engine.errors import CutawayError
@@ -40,8 +40,9 @@ class Conversation:
         self.flags = flags
         self.engine: Engine = flags.engine()
         self.card: ModelCard | None = None
+        self.version = ""  # the engine's
         self.opened_s = 0.0  # from the command to the ready model
-        self._heard = heard
+        self.heard = heard
         self._events: AsyncIterator[AnyEvent] | None = None
 
     async def open(self) -> ModelCard:
@@ -52,7 +53,7 @@ class Conversation:
         began = time.monotonic()
         progress = Progress(self.flags.load.model)
         try:
-            await self.engine.start()
+            self.version = (await self.engine.start()).engine
             self._events = self.engine.events()
             await self.engine.send(self.flags.load)
             async for event in self._listen():
@@ -99,12 +100,36 @@ class Conversation:
         await asyncio.gather(*aborting, return_exceptions=True)
         return ends
 
+    async def together(self, submits: Sequence[Submit], show: Callable[[AnyEvent], None]) -> list[Finished]:
+        """Send requests of one sample each all at once; give `show` their events, and return their ends as they come.
+
+        Raises `Refused` for the first that is rejected, or `EngineFailed` when the engine died.
+        """
+        waiting = {submit.request for submit in submits}
+        for submit in submits:
+            await self.engine.send(submit)
+        ends: list[Finished] = []
+        async for event in self._listen():
+            if isinstance(event, Failed) and event.fatal:
+                raise EngineFailed(event)
+            if getattr(event, "request", "") not in waiting:
+                continue
+            show(event)
+            if isinstance(event, Rejected):
+                raise Refused(event.message, event.action)
+            if isinstance(event, Finished):
+                ends.append(event)
+                waiting.remove(event.request)
+                if not waiting:
+                    break
+        return ends
+
     async def close(self) -> None:
         await self.engine.close()
 
     async def _listen(self) -> AsyncIterator[AnyEvent]:
         assert self._events is not None
         async for event in self._events:
-            self._heard(event)
+            self.heard(event)
             yield event
         raise EngineFailed(Failed("The engine ended.", kind="died", fatal=True))

@@ -1,0 +1,1 @@
+"""`cutaway bench`: this machine's speed, measured through the protocol as any client sees it. No torch, no Textual."""
