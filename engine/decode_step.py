@@ -162,6 +162,7 @@ class NativeStep(DecodeStep):
         head: Any = model.lm_head
         library: kernels.Library = head.library
         self.library = library
+        self.shape = shape
         self.kernel = library.name
         self.threads = torch.get_num_threads()
         self.embedding: Tensor = inner.embed_tokens.weight

@@ -39,6 +39,13 @@ def prepare(model: Any, precision: str) -> str:
     return linear.quantize_model(model) if precision == "int8" else f"torch {precision}"
 
 
+def kv_dtype(model: Any) -> torch.dtype:
+    """What keys and values are kept in: half the bytes beside int8 weights, whose rounding is the larger one."""
+    parameter = next(model.parameters())
+    quantised = any(isinstance(layer, linear.QuantLinear) for layer in model.modules())
+    return torch.bfloat16 if quantised else parameter.dtype
+
+
 def weight_bytes(model: Any) -> int:
     """Bytes of everything a step may read: parameters and quantised layers, a tied tensor once."""
     tensors = {p.data_ptr(): p.numel() * p.element_size() for p in model.parameters()}

@@ -5,6 +5,7 @@ They are optional. Without a compiler `load()` returns None, `problem()` says wh
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -148,19 +149,34 @@ def cache_folder() -> Path:
     return places.cache() / "kernels"
 
 
-def build(folder: Path) -> Path:
-    """Compile `kernels.cpp` into `folder` unless it is there; returns the library's path.
+def uncompiled() -> bool:
+    """Whether `load()` will have to compile, which takes some seconds."""
+    with contextlib.suppress(OSError, LookupError):
+        return not place(cache_folder(), find_compiler()).exists()
+    return False
+
+
+def place(folder: Path, compiler: str) -> Path:
+    """Where in `folder` the library lies.
 
     The name is a hash of the source, the flags, the compiler and the processor, so that a cache shared by machines
-    holds one file for each. Raises `LookupError` without a compiler, `SubprocessError` where it fails, `OSError`
-    where the folder can't be written.
+    holds one file for each.
     """
-    compiler = find_compiler()
     key = hashlib.sha256()
     texts = (source.read_text() for source in SOURCES)
     for part in (*texts, repr(FLAGS), compiler, processor()):
         key.update(hashlib.sha256(part.encode()).digest())
-    target = folder / f"kernels-{key.hexdigest()[:24]}.so"
+    return folder / f"kernels-{key.hexdigest()[:24]}.so"
+
+
+def build(folder: Path) -> Path:
+    """Compile `kernels.cpp` into `folder` unless it is there; returns the library's path.
+
+    Raises `LookupError` without a compiler, `SubprocessError` where it fails, `OSError`
+    where the folder can't be written.
+    """
+    compiler = find_compiler()
+    target = place(folder, compiler)
     if target.exists():
         return target
     folder.mkdir(parents=True, exist_ok=True)

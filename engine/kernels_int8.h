@@ -173,21 +173,26 @@ static void product(
 // Quantises one block of outputs from float32 [n, k] into w: scale = largest / 127, rounded up to bfloat16 first, so
 // that the values are chosen for the scale they will be multiplied by.
 static void pack(const Linear& w, int block, const float* from) {
-    const int groups = w.k / GROUP;
-    for (int i = 0; i < BLOCK; i++) {
-        const int output = block * BLOCK + i;
-        for (int g = 0; g < groups; g++) {
-            const float* x = from + (size_t)output * w.k + g * GROUP;
-            float top = 0;
-            for (int j = 0; j < GROUP && output < w.n; j++) top = std::max(top, std::fabs(x[j]));
-            const uint32_t bits = (std::bit_cast<uint32_t>(top / 127) + 0xffff) >> 16;
-            const float scale = std::bit_cast<float>(bits << 16), inverse = scale > 0 ? 1 / scale : 0;
-            const size_t place = (size_t)block * groups + g;
+    const int groups = w.k / GROUP, count = std::min(BLOCK, w.n - block * BLOCK);
+    const Ints positive = Ints{} + 0x7fffffff;
+    for (int g = 0; g < groups; g++) {
+        const size_t place = (size_t)block * groups + g;
+        uint8_t* to = w.data + place * GROUP * BLOCK;
+        for (int i = 0; i < BLOCK; i++) {
+            alignas(64) int8_t values[GROUP] = {};
+            uint32_t bits = 0;
+            if (i < count) {
+                const float* x = from + (size_t)(block * BLOCK + i) * w.k + g * GROUP;
+                const Floats low = at(x), high = at(x + BLOCK);
+                const float top = highest(larger((Floats)((Ints)low & positive), (Floats)((Ints)high & positive)));
+                bits = (std::bit_cast<uint32_t>(top / 127) + 0xffff) >> 16;
+                const float scale = std::bit_cast<float>(bits << 16), inverse = scale > 0 ? 1 / scale : 0;
+                for (int j = 0; j < GROUP; j++) values[j] = (int8_t)std::nearbyint(x[j] * inverse);
+            }
             w.scales[place * BLOCK + i] = (uint16_t)bits;
-            for (int j = 0; j < GROUP; j++) {
-                const float value = output < w.n ? std::nearbyint(x[j] * inverse) : 0;
-                uint8_t* to = w.data + place * GROUP * BLOCK + (j / 4 * BLOCK + i) * 4 + j % 4;
-                *to = (uint8_t)((int)std::min(127.0f, std::max(-127.0f, value)) + 128);
+            for (int s = 0; s < GROUP / 4; s++) {
+                const uint32_t four = *(const Four*)(values + 4 * s) ^ 0x80808080;  // + 128 in each byte
+                std::memcpy(to + (s * BLOCK + i) * 4, &four, 4);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import threading
@@ -88,12 +89,14 @@ class Loading:
 
     def _run(self) -> None:
         before = sys.getswitchinterval()
+        gc.disable()  # of all that importing makes nothing is garbage, and looking for some takes half a second
         sys.setswitchinterval(SWITCH_WHILE_LOADING)
         try:
             self.core = self._build(self.load, self.voice, self._progress, self._cancelled.is_set)
         except BaseException as error:  # a thread has nobody above it to tell
             self.error = error
         finally:
+            gc.enable()
             sys.setswitchinterval(before)
             self._done(self)
 

@@ -7,6 +7,9 @@ transformers' plain eager attention, and again in chunks and single tokens throu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
 import torch
 
 from .attention import NAME, AttentionContext
@@ -59,34 +62,75 @@ def learn_shapes(model: torch.nn.Module, layers: int) -> tuple[dict[int, LayerSh
     return shapes, ""
 
 
-@torch.inference_mode()
-def compare(
-    model: torch.nn.Module, shapes: dict[int, LayerShape], serving: KVCache, quantised: bool, fast: bool
-) -> SelfTest:
-    """Random prompt, whole and eager, against chunks and single tokens through pages.
+class Reference(msgspec.Struct, frozen=True):
+    """The self-test's tokens, and the logits that plain eager attention gave them from some position on."""
 
-    Differences are measured in standard deviations of the reference's logits, so that one tolerance fits all models.
-    `serving` tells the page size and dtype to test with; `fast` includes the model's fast decode step.
-    """
+    ids: list[int]
+    first: int
+    logits: bytes  # float32 [len(ids) - first, vocabulary]
+
+    def row(self, position: int) -> torch.Tensor:
+        """Logits [vocabulary] float32 of one position."""
+        width = len(self.logits) // (len(self.ids) - self.first)
+        start = (position - self.first) * width
+        return torch.frombuffer(bytearray(self.logits[start : start + width]), dtype=torch.float32)
+
+
+@torch.inference_mode()
+def make_reference(model: torch.nn.Module) -> Reference:
+    """Random tokens, whole through transformers' plain eager attention."""
     device = next(model.parameters()).device
-    dtype = next(model.parameters()).dtype
     vocabulary = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
     generator = torch.Generator().manual_seed(0)
     window = getattr(model.config, "sliding_window", None)  # type: ignore[union-attr]
     length = PROMPT if not isinstance(window, int) or window > 64 else PROMPT + window
     ids = torch.randint(0, vocabulary, (length + DECODED,), generator=generator).tolist()
-
     model.set_attn_implementation("eager")  # type: ignore[operator]
     try:
-        reference = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float()
+        logits = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float().cpu()
     finally:
         model.set_attn_implementation(NAME)  # type: ignore[operator]
+    return Reference(ids, length - 1, logits[length - 1 :].contiguous().numpy().tobytes())
 
-    page_size = serving.page_size
+
+def compare(
+    model: torch.nn.Module,
+    shapes: dict[int, LayerShape],
+    serving: KVCache,
+    reference: Reference,
+    quantised: bool,
+    fast: bool,
+) -> SelfTest:
+    """The reference against the same model through pages.
+
+    `serving` tells the page size and dtype to test with; `fast` includes the model's fast decode step.
+    """
+    tolerance = QUANTISED_TOLERANCE if quantised else TOLERANCE.get(next(model.parameters()).dtype, 0.05)
+
+    def runner(cache: KVCache) -> PagedRunner:
+        return PagedRunner(model, cache, DecodeStep.build(model, cache)[0] if fast else None)
+
+    return through_pages(runner, shapes, serving, reference, tolerance)
+
+
+@torch.inference_mode()
+def through_pages(
+    make_runner: Callable[[KVCache], PagedRunner],
+    shapes: dict[int, LayerShape],
+    serving: KVCache,
+    reference: Reference,
+    tolerance: float,
+) -> SelfTest:
+    """The reference's tokens in chunks and one by one through pages like those of `serving`.
+
+    Differences are measured in standard deviations of the reference's logits, so that one tolerance fits all models.
+    """
+    ids, page_size = reference.ids, serving.page_size
     pool = PagePool(-(-len(ids) // page_size) + 1, page_size)
-    cache = KVCache.zeros(shapes, pool.pages, page_size, next(iter(serving.keys.values())).dtype, device)
-    runner = PagedRunner(model, cache, DecodeStep.build(model, cache)[0] if fast else None)
+    some = next(iter(serving.keys.values()))
+    runner = make_runner(KVCache.zeros(shapes, pool.pages, page_size, some.dtype, some.device))
     scheduler = Scheduler(pool, max_lanes=1, token_budget=CHUNKS, prefix_cache=False)
+    length = reference.first + 1
     sequence = Sequence("selftest", 0, ids[:length], length, len(ids))
     scheduler.add(sequence)
     worst = 0.0
@@ -94,13 +138,12 @@ def compare(
         plan = scheduler.schedule()
         if plan is None:
             raise RuntimeError("the scheduler stopped in the middle of the self-test")
-        logits = runner.run(plan).float()
+        logits = runner.run(plan).float().cpu()
         scheduler.commit(plan)
         if plan.work[0].samples:
-            wanted = reference[plan.work[0].end - 1]
+            wanted = reference.row(plan.work[0].end - 1)
             worst = max(worst, float((logits[-1] - wanted).pow(2).mean().sqrt() / wanted.std().clamp_min(1e-9)))
             sequence.tokens.append(ids[len(sequence)])
-    tolerance = QUANTISED_TOLERANCE if quantised else TOLERANCE.get(dtype, 0.05)
     passed = worst <= tolerance
     reason = "" if passed else f"logits differ by {worst:.3g} standard deviations, {tolerance:g} are allowed"
     return SelfTest(passed, worst, tolerance, reason)

@@ -68,7 +68,7 @@ def build_core(
     cancelled: Callable[[], bool],
 ) -> Core:
     """Make a real core: the first import of torch."""
-    progress(LoadProgress("import", note="torch and transformers"))
+    progress(LoadProgress("import", note="torch"))
     from .build import build
 
     return build(load, emit, progress, cancelled)

@@ -81,7 +81,7 @@ def test_families_that_pages_do_not_fit_are_caught(family: str) -> None:
     shapes, by_shape = selftest.learn_shapes(model, LAYERS)
     if shapes:
         cache = KVCache.zeros(shapes, 1, 16, torch.float32, torch.device("cpu"))
-        by_test = selftest.compare(model, shapes, cache, quantised=False, fast=False)
+        by_test = selftest.compare(model, shapes, cache, selftest.make_reference(model), quantised=False, fast=False)
         assert not by_test.passed
         assert "standard deviations" in by_test.reason
     else:
@@ -119,11 +119,13 @@ def test_a_wrong_rule_in_one_layer_fails_the_self_test(monkeypatch: pytest.Monke
     model.set_attn_implementation(attention.NAME)
     shapes, _ = selftest.learn_shapes(model, LAYERS)
     cache = KVCache.zeros(shapes, 1, 16, torch.float32, torch.device("cpu"))
-    assert selftest.compare(model, shapes, cache, quantised=False, fast=False).passed
+    assert selftest.compare(model, shapes, cache, selftest.make_reference(model), quantised=False, fast=False).passed
     real = attention._attend_span
 
     def blind_to_the_window(q, k, v, start, rule):  # type: ignore[no-untyped-def]
         return real(q, k, v, start, attention.Rule(rule.scale, None, rule.softcap, rule.sinks))
 
     monkeypatch.setattr(attention, "_attend_span", blind_to_the_window)
-    assert not selftest.compare(model, shapes, cache, quantised=False, fast=False).passed
+    assert not selftest.compare(
+        model, shapes, cache, selftest.make_reference(model), quantised=False, fast=False
+    ).passed

@@ -15,6 +15,7 @@ from .safetensors_file import check_safetensors
 
 CONFIG, TOKENIZER, SINGLE, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_ALWAYS = frozenset(("llama", "mistral", "qwen2", "qwen3"))  # in every transformers that we allow
 _KNOWN = ("llama", "mistral", "qwen2", "qwen3", "gemma3", "phi3", "granite", "olmo2", "smollm3", "gpt_oss")
 
 
@@ -65,8 +66,10 @@ def check_folder(folder: Path) -> list[Path]:
 
 
 def check_architecture(folder: Path, watch: Watch) -> None:
-    """Raise `ModelError` unless transformers has a text model of this folder's type. Imports transformers."""
+    """Raise `ModelError` unless transformers has a text model of this folder's type. May import transformers."""
     config = read_config(folder)
+    if config["model_type"] in _ALWAYS:
+        return
     watch.tell("import", note="transformers")
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

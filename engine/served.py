@@ -1,0 +1,167 @@
+"""The two ways from a model folder to something that runs plans: by transformers, and by a blueprint without it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from . import attention, blueprint, kernel_choice, kernels, memory, memory_speed, selftest, weights
+from .decode_step import DecodeStep, NativeStep
+from .errors import LoadCancelled
+from .fallback import FallbackRunner
+from .kv_cache import KVCache
+from .models import LocalModel
+from .protocol import Load, LoadProgress, SelfTest
+from .runner import PagedRunner, Runner
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[LoadProgress], None]
+Cancelled = Callable[[], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """A model that is ready to run plans, and what its card says of it."""
+
+    runner: Runner
+    architecture: str
+    parameters: int
+    weight_bytes: int
+    step_bytes: int  # of weights, read by a decode step of one sequence
+    window: int  # positions
+    vocabulary: int
+    layers: int
+    kernel: str
+    pages: int
+    page_bytes: int
+    test: SelfTest | None
+    reason: str = ""  # why it is not served from pages
+
+
+def make(
+    load: Load, local: LocalModel, device: torch.device, progress: Progress, cancelled: Cancelled
+) -> tuple[Served, str]:
+    """The model and its precision. Raises `CutawayError` subclasses for what a user can do something about."""
+    memory.require(local, device)
+    if load.precision in ("auto", "int8") and device.type == "cpu" and kernels.uncompiled():
+        progress(LoadProgress("compile", note="our C++ kernels, once on this machine"))
+    precision, dtype = kernel_choice.precision(load.precision, device)
+    library = kernels.load() if precision == "int8" else None
+    sketch = blueprint.place(local, library) if library is not None else None
+    served = None
+    if library is not None and sketch is not None and (known := blueprint.find(sketch)) is not None:
+        served = _by_blueprint(known, load, local, library, progress)
+    if cancelled():
+        raise LoadCancelled("Loading was cancelled.")
+    return served or _by_transformers(load, local, device, precision, dtype, sketch, progress, cancelled), precision
+
+
+def _by_blueprint(
+    known: blueprint.Blueprint, load: Load, local: LocalModel, library: kernels.Library, progress: Progress
+) -> Served | None:
+    """The short way; None where it does not lead to the reference's logits."""
+    try:
+        model = blueprint.read(known, local.folder, library)
+    except (KeyError, ValueError, OSError) as error:
+        logger.warning("the blueprint of %s does not fit its files: %s", local.name, error)
+        return None
+    shapes = dict.fromkeys(range(known.layers), known.layer_shape)
+    window = min(load.window or 2**31, known.window)
+    cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), torch.device("cpu"))
+    step = NativeStep(model, cache, known.shape)
+    progress(LoadProgress("selftest"))
+
+    def runner(pages: KVCache) -> PagedRunner:
+        return PagedRunner(model, pages, NativeStep(model, pages, known.shape))
+
+    test = selftest.through_pages(runner, shapes, cache, known.reference, selftest.QUANTISED_TOLERANCE)
+    if not test.passed:
+        logger.warning("%s by its blueprint: %s", local.name, test.reason)
+        return None
+    return Served(
+        PagedRunner(model, cache, step),
+        known.architecture,
+        known.parameters,
+        kernel_choice.weight_bytes(model),
+        memory_speed.step_bytes(model),
+        window,
+        known.vocabulary,
+        known.layers,
+        step.kernel,
+        len(cache.keys[0]) // load.page_size,
+        page_bytes,
+        test,
+    )
+
+
+def _by_transformers(
+    load: Load,
+    local: LocalModel,
+    device: torch.device,
+    precision: str,
+    dtype: torch.dtype,
+    sketch: Path | None,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> Served:
+    config = weights.read_config(local.folder)
+    text_config = config.get_text_config()
+    attention.register()
+    model = weights.load(local.folder, config, dtype, device, cancelled)
+    parameters = sum(p.numel() for p in model.parameters())
+    kernel = kernel_choice.prepare(model, precision)
+    if cancelled():
+        raise LoadCancelled("Loading was cancelled.")
+    trained = int(getattr(text_config, "max_position_embeddings", 0) or 4096)
+    window = min(load.window or 2**31, trained)
+    layers = int(text_config.num_hidden_layers)
+    reason = selftest.unsupported_layers(text_config)
+    shapes = {}
+    if not reason:
+        model.set_attn_implementation(attention.NAME)
+        shapes, reason = selftest.learn_shapes(model, layers)
+    test: SelfTest | None = None
+    runner: Runner | None = None
+    pages = page_bytes = 0
+    if shapes:
+        progress(LoadProgress("selftest"))
+        cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), device)
+        pages = len(cache.keys[0]) // load.page_size
+        step, note = DecodeStep.build(model, cache)
+        reference = selftest.make_reference(model)
+        test = selftest.compare(model, shapes, cache, reference, precision == "int8", step is not None)
+        if not test.passed and step is not None:
+            step, note = None, "the fast decode step failed its self-test"
+            test = selftest.compare(model, shapes, cache, reference, precision == "int8", False)
+        kernel = step.kernel if step is not None else f"{kernel}; {note}"
+        reason = "" if test.passed else test.reason
+        runner = PagedRunner(model, cache, step)
+        if sketch is not None and test.passed and isinstance(step, NativeStep):
+            drawn = blueprint.of(model, step, parameters, trained, shapes, reference)
+            if drawn is not None:
+                blueprint.keep(drawn, sketch)
+    if reason or runner is None:
+        model.set_attn_implementation("eager")
+        runner = FallbackRunner(model)
+        pages, page_bytes = -(-window // load.page_size), 0
+    vocabulary = int(model.get_input_embeddings().weight.shape[0])
+    weight_bytes, architecture = kernel_choice.weight_bytes(model), str(config.model_type)
+    return Served(
+        runner,
+        architecture,
+        parameters,
+        weight_bytes,
+        window,
+        vocabulary,
+        layers,
+        kernel,
+        pages,
+        page_bytes,
+        test,
+        reason,
+    )
