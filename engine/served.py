@@ -24,7 +24,7 @@ Progress = Callable[[LoadProgress], None]
 Cancelled = Callable[[], bool]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Served:
     """A model that is ready to run plans, and what its card says of it."""
 
@@ -84,18 +84,18 @@ def _by_blueprint(
         logger.warning("%s by its blueprint: %s", local.name, test.reason)
         return None
     return Served(
-        PagedRunner(model, cache, step),
-        known.architecture,
-        known.parameters,
-        kernel_choice.weight_bytes(model),
-        memory_speed.step_bytes(model),
-        window,
-        known.vocabulary,
-        known.layers,
-        step.kernel,
-        len(cache.keys[0]) // load.page_size,
-        page_bytes,
-        test,
+        runner=PagedRunner(model, cache, step),
+        architecture=known.architecture,
+        parameters=known.parameters,
+        weight_bytes=kernel_choice.weight_bytes(model),
+        step_bytes=memory_speed.step_bytes(model),
+        window=window,
+        vocabulary=known.vocabulary,
+        layers=known.layers,
+        kernel=step.kernel,
+        pages=len(cache.keys[0]) // load.page_size,
+        page_bytes=page_bytes,
+        test=test,
     )
 
 
@@ -152,16 +152,17 @@ def _by_transformers(
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     weight_bytes, architecture = kernel_choice.weight_bytes(model), str(config.model_type)
     return Served(
-        runner,
-        architecture,
-        parameters,
-        weight_bytes,
-        window,
-        vocabulary,
-        layers,
-        kernel,
-        pages,
-        page_bytes,
-        test,
-        reason,
+        runner=runner,
+        architecture=str(config.model_type),
+        parameters=parameters,
+        weight_bytes=kernel_choice.weight_bytes(model),
+        step_bytes=memory_speed.step_bytes(model),
+        window=window,
+        vocabulary=int(model.get_input_embeddings().weight.shape[0]),
+        layers=layers,
+        kernel=kernel,
+        pages=pages,
+        page_bytes=page_bytes,
+        test=test,
+        reason=reason,
     )
