@@ -149,8 +149,6 @@ def _by_transformers(
         model.set_attn_implementation("eager")
         runner = FallbackRunner(model)
         pages, page_bytes = -(-window // load.page_size), 0
-    vocabulary = int(model.get_input_embeddings().weight.shape[0])
-    weight_bytes, architecture = kernel_choice.weight_bytes(model), str(config.model_type)
     return Served(
         runner=runner,
         architecture=str(config.model_type),
