@@ -126,10 +126,11 @@ class Resume(Command, frozen=True):
 
 
 class Inspect(Command, frozen=True):
-    """Ask for what events do not carry by themselves; answered by `PageDetail` or `Metrics`."""
+    """Ask for what events do not carry by themselves; answered by `PageDetail`, `Machine` or `Metrics`."""
 
     page: int | None = None  # None: metrics
     memory: bool = False  # measure how fast memory is read, for the metrics: a part of a second, best while idle
+    machine: bool = False  # what the engine runs on; needs no model
 
 
 class ClearCache(Command, frozen=True):

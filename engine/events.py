@@ -237,3 +237,30 @@ class Metrics(Event, frozen=True):
     events_merged: int = 0
     resident_bytes: int = 0
     memory_bytes_per_s: int = 0  # reading as much as a decode step does; 0: not measured
+
+
+class Machine(Event, frozen=True):
+    """Answer to `Inspect(machine=True)`: what the engine runs on. Nothing in it names a person or a host."""
+
+    system: str = ""  # "Linux 6.8.0 x86_64"
+    processor: str = ""  # the maker's name of it
+    cores: int = 0  # physical ones that the engine may use
+    hardware_threads: int = 0
+    instructions: str = ""  # the best set that our kernels know; empty: not told
+    memory_bytes: int = 0
+    available_bytes: int = 0
+    device: str = ""  # that "auto" chooses: "cpu", "cuda:0"
+    device_name: str = ""
+    device_bytes: int = 0
+    device_free_bytes: int = 0
+    device_problem: str = ""  # why there is no better device, where there could be one
+    precision: str = ""  # that "auto" chooses
+    kernels: str = ""  # our own for the CPU, where they serve
+    kernels_problem: str = ""  # why not
+    compiler: str = ""
+    versions: dict[str, str] = {}
+
+    @property
+    def room_bytes(self) -> int:
+        """What a model may take on the device that "auto" chooses."""
+        return self.device_free_bytes if self.device.startswith("cuda") else self.available_bytes

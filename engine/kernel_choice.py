@@ -8,6 +8,7 @@ import torch
 
 from . import kernels, linear
 from .errors import SettingError
+from .models.memory import auto_precision
 from .plan import StepPlan, Work
 from .runner import Runner
 from .sequence import Sequence
@@ -27,10 +28,8 @@ def precision(wanted: str, device: torch.device) -> tuple[str, torch.dtype]:
         raise SettingError("precision", f"precision must be one of {', '.join(PRECISIONS)}, not {wanted!r}.")
     if wanted == "int8" and device.type != "cpu":
         raise SettingError("precision", f"precision int8 is for the CPU, not for {device.type}.", "Use bfloat16.")
-    if wanted == "auto" and device.type != "cpu":  # asked first: loading our kernels may compile them, for nothing
-        wanted = "bfloat16"
-    elif wanted == "auto":
-        wanted = "int8" if kernels.load() else "float32"
+    if wanted == "auto":  # our kernels are not loaded for another device: that may compile them, for nothing
+        wanted = auto_precision(device.type, device.type == "cpu" and kernels.load() is not None)
     return wanted, DTYPES.get(wanted, torch.float32)
 
 
@@ -53,6 +52,7 @@ def weight_bytes(model: Any) -> int:
     for layer in model.modules():
         if isinstance(layer, linear.QuantLinear):
             total += layer.data.numel() * layer.data.element_size()
+            total += 0 if layer.bias is None else layer.bias.numel() * layer.bias.element_size()
             if layer.library is not None:
                 total += layer.scales.numel() * layer.scales.element_size()
     return total

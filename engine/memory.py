@@ -5,13 +5,12 @@ from __future__ import annotations
 import psutil
 import torch
 
-from .errors import OutOfMemory
+from .errors import ModelError, OutOfMemory
 from .kv_cache import KVCache, LayerShape
 from .models import LocalModel
+from .models.facts import read_facts
+from .models.memory import POOL_SHARE, pages_that_fit
 from .protocol import Load
-
-DEFAULT_PAGES = 1024
-POOL_SHARE = 0.5  # of the memory that is free after the weights, at most
 
 
 def free_bytes(device: torch.device) -> int:
@@ -21,14 +20,20 @@ def free_bytes(device: torch.device) -> int:
     return psutil.virtual_memory().available
 
 
-def require(local: LocalModel, device: torch.device) -> None:
-    """Raise `OutOfMemory` where the weights alone are more than what is free."""
-    stored = sum(path.stat().st_size for path in local.folder.glob("*.safetensors"))
-    free = free_bytes(device)
-    if stored > free:
+def require(local: LocalModel, precision: str, device: torch.device, prepared: bool = False) -> None:
+    """Raise `OutOfMemory` where the weights alone are more than what is free; what can't be told is tried.
+
+    `prepared`: they are read straight into their places, without a copy of all of them before.
+    """
+    try:
+        told = read_facts(local.folder).memory(precision)
+    except ModelError:
+        return
+    needed, free = told.weights if prepared else told.loading, free_bytes(device)
+    if needed > free:
         raise OutOfMemory(
-            f"{local.name} needs about {stored / 1e9:.1f} GB for its weights and {free / 1e9:.1f} GB are free.",
-            "Choose a smaller model.",
+            f"{local.name} needs {needed / 1e9:.1f} GB to be loaded as {precision} and {free / 1e9:.1f} GB are free.",
+            "Choose a smaller model, or close what takes the memory.",
         )
 
 
@@ -38,7 +43,7 @@ def pool(
     """The pages that a load asks for, zeroed, and how many bytes one takes. Raises `OutOfMemory`."""
     page_bytes = KVCache.page_bytes(shapes, load.page_size, dtype)
     free = free_bytes(device)
-    pages = load.pages or _pages_that_fit(page_bytes, window, load.page_size, free)
+    pages = load.pages or pages_that_fit(page_bytes, window, load.page_size, free)
     advice = f"Use --pages {max(1, int(free * POOL_SHARE) // max(1, page_bytes))} or fewer."
     if pages * page_bytes > free:
         raise OutOfMemory(
@@ -48,13 +53,3 @@ def pool(
         return KVCache.zeros(shapes, pages, load.page_size, dtype, device), page_bytes
     except (RuntimeError, MemoryError) as error:
         raise OutOfMemory(f"{pages} pages of {page_bytes} bytes do not fit the device.", advice) from error
-
-
-def _pages_that_fit(page_bytes: int, window: int, page_size: int, free: int) -> int:
-    """Pages by default: two whole windows, but 1,024 pages and half of the free memory at most.
-
-    One whole window comes first, if it fits.
-    """
-    fit = int(free * POOL_SHARE) // max(1, page_bytes)
-    one_window = -(-window // page_size)
-    return max(1, min(fit, max(one_window, min(DEFAULT_PAGES, 2 * one_window))))

@@ -34,6 +34,7 @@ from .events import (
     Failed,
     Finished,
     LoadProgress,
+    Machine,
     Metrics,
     ModelCard,
     PageDetail,
@@ -101,6 +102,7 @@ AnyEvent: TypeAlias = (
     | Failed
     | PageDetail
     | Metrics
+    | Machine
 )
 
 __all__ = [
@@ -127,6 +129,7 @@ __all__ = [
     "Lane",
     "Load",
     "LoadProgress",
+    "Machine",
     "Message",
     "Metrics",
     "ModelCard",

@@ -47,14 +47,15 @@ def make(
     load: Load, local: LocalModel, device: torch.device, progress: Progress, cancelled: Cancelled
 ) -> tuple[Served, str]:
     """The model and its precision. Raises `CutawayError` subclasses for what a user can do something about."""
-    memory.require(local, device)
     if load.precision in ("auto", "int8") and device.type == "cpu" and kernels.uncompiled():
         progress(LoadProgress("compile", note="our C++ kernels, once on this machine"))
     precision, dtype = kernel_choice.precision(load.precision, device)
     library = kernels.load() if precision == "int8" else None
     sketch = blueprint.place(local, library) if library is not None else None
+    known = blueprint.find(sketch) if sketch is not None else None
+    memory.require(local, precision, device, prepared=known is not None)
     served = None
-    if library is not None and sketch is not None and (known := blueprint.find(sketch)) is not None:
+    if library is not None and known is not None:
         served = _by_blueprint(known, load, local, library, progress)
     if cancelled():
         raise LoadCancelled("Loading was cancelled.")

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from . import faults
+from . import faults, machine
 from .errors import CutawayError, LoadCancelled
 from .loading import Build, Core, Loading
 from .protocol import (
@@ -122,6 +122,8 @@ class Serving:
                 self._cancel_load()
             case Loading():
                 self._loaded(item)
+            case Inspect(machine=True):
+                machine.tell(self._send)
             case _:
                 self._pass_on(item)
 

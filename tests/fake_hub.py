@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ class FakeHub(BaseHTTPRequestHandler):
     requests: ClassVar[list[str]] = []
     status: ClassVar[tuple[int, dict[str, str]] | None] = None
     stall: ClassVar[Stall | None] = None
+    ranges: ClassVar[list[str]] = []
+    spoiled: ClassVar[set[str]] = set()  # files that come with other bytes than their digest says
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep the test's output quiet."""
@@ -55,7 +58,16 @@ class FakeHub(BaseHTTPRequestHandler):
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"}, body)
             return
         etag = hashlib.sha256(files[name]).hexdigest()
-        self._send(200, files[name], {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT}, body, name)
+        content = bytes(len(files[name])) if name in self.spoiled else files[name]
+        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if wanted and body:
+            start = int(wanted[1])
+            self.ranges.append(wanted[0])
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            self._send(206, content[start:], headers, body, name)
+            return
+        self._send(200, content, headers, body, name)
 
     def _api(self, repo: str, rest: list[str], body: bool) -> None:
         if repo not in self.repos:
@@ -95,6 +107,7 @@ class FakeHub(BaseHTTPRequestHandler):
 def serve() -> Iterator[str]:
     """Run the hub; yields its address."""
     FakeHub.repos, FakeHub.requests, FakeHub.status, FakeHub.stall = {}, [], None, None
+    FakeHub.ranges, FakeHub.spoiled = [], set()
     server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cutaway.engine.errors import DownloadError, LoadCancelled, ModelError
-from cutaway.engine.models import catalogue, folder, hub, resolve
+from cutaway.engine.models import catalogue, folder, hub, hub_part, resolve
 from cutaway.engine.models.hub_child import NothingUsable, choose
 from cutaway.engine.models.spec import HubId
 from cutaway.engine.protocol import LoadProgress
@@ -155,12 +155,29 @@ def test_a_download_process_that_dies_is_quoted(hub_url: str, monkeypatch: pytes
         resolve("org/tiny")
 
 
-def test_a_stalled_download_can_be_cancelled_and_made_again(hub_url: str) -> None:
+def test_a_cancelled_download_goes_on_where_it_stopped(hub_url: str) -> None:
+    FakeHub.repos["org/tiny"]["model.safetensors"] = save({"a": np.zeros((3000, 1000), np.float32)})
     stall = FakeHub.stall = Stall()
+
+    def half_is_here() -> bool:
+        return stall.begun.is_set() and hub_part.here(hub.repo_folder(HubId("org/tiny"))) > 0
+
     with pytest.raises(LoadCancelled):
-        resolve("org/tiny", cancelled=stall.begun.is_set)
+        resolve("org/tiny", cancelled=half_is_here)
     stall.over.set()
     FakeHub.stall = None
+    told: list[LoadProgress] = []
+    assert resolve("org/tiny", progress=told.append).name == "tiny"
+    (wanted,) = FakeHub.ranges
+    assert int(wanted.removeprefix("bytes=").removesuffix("-")) > 0
+
+
+def test_what_came_damaged_is_said_removed_and_fetched_again(hub_url: str) -> None:
+    FakeHub.spoiled = {"model.safetensors"}
+    with pytest.raises(DownloadError, match=r"model\.safetensors came with another content than the hub says"):
+        resolve("org/tiny")
+    assert hub.missing(HubId("org/tiny")) == "model.safetensors"
+    FakeHub.spoiled = set()
     assert resolve("org/tiny").name == "tiny"
 
 

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 COMMANDS = {  # in the order of the help: name -> what it does
     "chat": "Talk with a model (what `cutaway` alone does).",
@@ -22,9 +23,20 @@ COMMANDS = {  # in the order of the help: name -> what it does
     "models": "List, fetch, find and remove models.",
     "bench": "Measure how fast the engine is on this machine.",
     "replay": "Play a recorded conversation back.",
+    "doctor": "Look at this machine, measure it, and say what to do about what is wrong.",
+    "completion": "Let a shell complete commands, models and chats.",
     "engine": "Run the engine process that the other commands start.",
 }
 DEFAULT = "chat"
+EXAMPLES = {
+    "cutaway": "talk with the default model",
+    "cutaway --model Qwen/Qwen3-0.6B": "with another one",
+    'cutaway ask "Why is the sky blue?"': "one answer, also in pipes",
+    'cutaway ask "What is this?" @notes.txt -c': "about a file, in the last chat",
+    "cutaway models list --all": "what to choose from, and what fits",
+    "cutaway doctor": "why it does not work, or is slow",
+}
+EXIT_CODES = "0 done, 1 failed, 2 wrong usage, 3 no model, 4 rejected, 5 the engine died, 130 interrupted."
 
 
 class Commands(click.Group):
@@ -48,17 +60,51 @@ class Commands(click.Group):
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        offered = super().shell_complete(ctx, incomplete)
+        default = self.get_command(ctx, DEFAULT) if incomplete.startswith("-") else None
+        return offered + default.shell_complete(ctx, incomplete) if default is not None else offered
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            formatter.write_dl(list(EXAMPLES.items()), col_max=50)
+        with formatter.section("Where things are kept"):
+            formatter.write_dl(_folders(), col_max=50)
+        with formatter.section("Exit codes"):
+            formatter.write_text(EXIT_CODES)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {name for param in self.get_params(ctx) for name in param.opts}
         at = next((i for i, arg in enumerate(args) if arg not in own), len(args))
         stops = "--help" in args[:at] or "--version" in args[:at]
-        if not stops and (at == len(args) or args[at].startswith("-")):
+        ends = at == len(args) and not ctx.resilient_parsing  # a shell that completes may go on with a command
+        if not stops and (ends or (at < len(args) and args[at].startswith("-"))):
             args = [*args[:at], DEFAULT, *args[at:]]
         return super().parse_args(ctx, args)
+
+
+def _folders() -> list[tuple[str, str]]:
+    """Our folders, and what sets them, for the help."""
+    from pathlib import Path
+
+    from ..engine import places
+    from ..engine.errors import CutawayError
+
+    told: list[tuple[str, str]] = []
+    kinds: dict[places.Kind, str] = {"config": "settings, themes", "data": "chats", "cache": "models", "state": "logs"}
+    for kind, what in kinds.items():
+        try:
+            folder = str(places.folder(kind))
+            home = str(Path.home())
+            shown = f"~{folder.removeprefix(home)}" if folder.startswith(home + os.sep) else folder
+        except (CutawayError, RuntimeError):
+            shown = "nowhere: there is no home folder"
+        told.append((shown, f"{what} ({places.variable(kind)})"))
+    return told
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -72,7 +118,6 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no model, 4 rejected, 5 engine died, 130 interrupted.",
 )
 @click.option("--debug", is_flag=True, envvar="CUTAWAY_DEBUG", help="Show tracebacks, and log more.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")

@@ -35,6 +35,7 @@ class CachedModel:
     license: str
     format: Literal["safetensors", "gguf"]
     complete: bool = True
+    file: Path | None = None  # the GGUF file, where it is one of the hub's
 
 
 def list_cached() -> list[CachedModel]:
@@ -149,7 +150,15 @@ def _hub() -> Iterator[CachedModel]:
             for file in gguf_files(folder):
                 one = HubId(model.repo, revision, file.name)
                 yield CachedModel(
-                    one.name, str(one), folder, file.stat().st_size, f"hub {one}", read_license(folder), "gguf"
+                    one.name,
+                    str(one),
+                    folder,
+                    file.stat().st_size,
+                    f"hub {one}",
+                    read_license(folder),
+                    "gguf",
+                    True,
+                    file,
                 )
 
 

@@ -111,7 +111,10 @@ class _Download:
                 return
             need_room(cache_folder(), total, str(self.model))
             self.tell = child.growth(repo_folder(self.model), total, str(self.model), self.watch)
-        self.tell()
+        if any("verify" in line for line in _lines(self.log)):
+            self.watch.tell("verify", note=str(self.model))
+        else:
+            self.tell()
 
 
 def _lines(log: Path) -> list[dict]:
@@ -143,6 +146,10 @@ def _error(model: HubId, kind: str, message: str, total: int) -> ModelError:
         "network": (
             f"the hub can't be reached for {model.repo}: {message}",
             "Check the connection, set HF_ENDPOINT to a mirror, or give a model on this machine.",
+        ),
+        "damaged": (
+            f"{model.repo}: {message}, so it was removed.",
+            "Fetch it again; if it comes so again, check HF_ENDPOINT and what is between here and the hub.",
         ),
         "full": (
             f"no room for {model}: it needs {size(total)} in {cache_folder()}, and the disk is full.",

@@ -1,16 +1,21 @@
 """The process that talks to the hub: `python -m cutaway.engine.models.hub_child REQUEST`, JSON in, JSON lines out.
 
 REQUEST: `repo`, `revision`, `file` (empty: the safetensors), `cache` (a folder). Lines, each a JSON object: first
-`files` and `total` (bytes still to come), then `folder`; or, at any point, `error` (a word) and `message`.
+`files` and `total` (bytes still to come), `verify` when all came, then `folder`; or, at any point, `error` (a word) and
+`message`.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from . import hub_part
 
 _TEXTS = {
     "config.json",
@@ -23,6 +28,10 @@ _TEXTS = {
     "README.md",
     "LICENSE",
 }
+
+
+class Damaged(Exception):
+    """What came is not what the hub says it has."""
 
 
 class NothingUsable(Exception):
@@ -66,10 +75,36 @@ def fetch(request: dict[str, str]) -> dict[str, Any]:
     sizes = {entry.rfilename: entry.size or 0 for entry in info.siblings or ()}
     wanted = choose(list(sizes), request["file"])
     there = {n for n in wanted if isinstance(try_to_load_from_cache(repo, n, cache, info.sha), str)}
-    say(files=wanted, total=sum(sizes[name] for name in wanted if name not in there))
+    repo_folder = Path(cache) / f"models--{repo.replace('/', '--')}"
+    missing = [name for name in wanted if name not in there]
+    say(files=wanted, total=max(0, sum(sizes[name] for name in missing) - hub_part.here(repo_folder)))
+    for name in missing:
+        if sizes[name] >= hub_part.LARGE and info.sha:
+            hub_part.fetch(repo, name, info.sha, repo_folder)
     patterns = [name.replace("[", "[[]") for name in wanted]
     folder = snapshot_download(repo, revision=revision, cache_dir=cache, allow_patterns=patterns)
+    say(verify=True)
+    for name in missing:
+        check(Path(folder) / name)
     return {"folder": folder}
+
+
+def check(file: Path) -> None:
+    """Compare a file that came with the digest that the hub gave it; what differs is removed, so that it comes again.
+
+    The hub's cache names content by its digest: sha256 for large files, git's sha1 for small ones. Raises `Damaged`.
+    """
+    blob = file.resolve()
+    if not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", blob.name):
+        return
+    digest = hashlib.sha256() if len(blob.name) == 64 else hashlib.sha1(f"blob {blob.stat().st_size}\0".encode())
+    with blob.open("rb") as content:
+        while chunk := content.read(1 << 22):
+            digest.update(chunk)
+    if digest.hexdigest() != blob.name:
+        file.unlink()
+        blob.unlink(missing_ok=True)
+        raise Damaged(f"{file.name} came with another content than the hub says")
 
 
 def classify(error: Exception) -> str:
@@ -78,6 +113,8 @@ def classify(error: Exception) -> str:
 
     if isinstance(error, NothingUsable):
         return "unusable"
+    if isinstance(error, Damaged):
+        return "damaged"
     if isinstance(error, errors.GatedRepoError):
         return "gated"
     if isinstance(error, errors.RepositoryNotFoundError):

@@ -26,7 +26,12 @@ _BITS = {
 
 
 def check_safetensors(path: Path) -> set[str]:
-    """The names of the tensors in `path`.
+    """The names of the tensors in `path`. Raises as `read_shapes`."""
+    return set(read_shapes(path))
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor in `path`, by name.
 
     Raises `ModelError` naming the file, with needed and found size, when it is too short or too long, or with what
     it looks like when it is something else.
@@ -48,6 +53,7 @@ def check_safetensors(path: Path) -> set[str]:
         header = json.loads(raw)
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         needed = 8 + length + max((_end(entry) for entry in tensors.values()), default=0)
+        shapes = {name: tuple(entry["shape"]) for name, entry in tensors.items()}
     except (ValueError, AttributeError, TypeError, KeyError, OverflowError):
         raise ModelError(f"{path}: the safetensors header is broken.", "Fetch the file again.") from None
     if needed > found:
@@ -57,7 +63,7 @@ def check_safetensors(path: Path) -> set[str]:
             f"{path}: file too long: needs {needed:,} bytes, has {found:,}.",
             "It was not written by one program alone; fetch it again.",
         )
-    return set(tensors)
+    return shapes
 
 
 def _end(entry: dict[str, Any]) -> int:

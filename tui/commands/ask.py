@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ...engine.protocol import AnyEvent, Finished, Message, SamplingSettings, Submit
-from . import exits, question, stats
+from . import completing, exits, question, stats
 from .conversing import Conversation
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
 from .output import Output
@@ -28,6 +28,7 @@ REQUEST = "ask"
     is_flag=False,
     flag_value="last",
     metavar="[CHAT]",
+    shell_complete=completing.chats,
     help="Go on with a kept chat: the last, or the one with this key.",
 )
 @click.option("--samples", "-n", type=click.IntRange(1, 64), default=1, show_default=True, help="Replies to draw.")
@@ -50,6 +51,14 @@ def command(
 
     The reply goes to standard output, everything else to standard error. Ctrl+C stops the reply, keeps what came, and
     exits with 130. With -c, question and reply are kept in the chat that is continued; `cutaway chats` lists them.
+
+    \b
+    Examples:
+      cutaway ask "Why is the sky blue?"
+      git diff | cutaway ask "Write a commit message." --stats
+      cutaway ask "What is this?" @notes.txt --system @editor.txt
+      cutaway ask -c "And at night?"          in the last chat
+      cutaway ask --json --seed 7 "Hi" | jq .
     """
     settings = sampling_from(values, **({} if as_json or values["trace"] else {"candidates": 0}))
     flags = engine_from(values, inspect=as_json)

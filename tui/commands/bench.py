@@ -74,6 +74,12 @@ def command(
     buffer as large as the weights of a step again and again, and a step has to read its weights once and the keys and
     values of every stream. TTFT is the time to the first token, ITL that between tokens, "each" one stream's own rate.
     The run is kept, and compared with the last one of the same model, precision, device and sizes.
+
+    \b
+    Examples:
+      cutaway bench                           the default model
+      cutaway bench --streams 1,8 --new-tokens 128
+      cutaway bench --model Qwen/Qwen3-0.6B --json
     """  # fmt: skip
     flags = engine_from(values, inspect=False)
     flags = dataclasses.replace(

@@ -13,7 +13,7 @@ import click
 
 from ...engine.errors import CutawayError
 from ...engine.protocol import AnyEvent, Message, PromptRendered, SamplingSettings, Submit, TextDelta
-from . import ask, exits, question, screen
+from . import ask, completing, exits, question, screen
 from .conversing import Conversation, Refused
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
 from .output import Output
@@ -30,6 +30,7 @@ PROMPT = "> "
     is_flag=False,
     flag_value="last",
     metavar="[CHAT]",
+    shell_complete=completing.chats,
     help="Go on with a kept chat: the last, or the one with this key.",
 )
 @click.option("--plain", is_flag=True, envvar="CUTAWAY_PLAIN", help="Line by line, without the full screen.")
@@ -41,6 +42,14 @@ def command(system: str | None, kept: str | None, plain: bool, theme: str, **val
 
     Line by line (--plain, or in a terminal that can do no more), Ctrl+C stops a reply and keeps what was said; Ctrl+C
     or Ctrl+D at the prompt ends the chat. With input from a pipe, it is answered as `cutaway ask` does.
+
+    \b
+    Examples:
+      cutaway                                 the default model
+      cutaway --model Qwen/Qwen3-0.6B         one of the hub, fetched once
+      cutaway --model ./my-model.gguf --window 4096
+      cutaway chat -c                         go on with the last chat
+      cutaway --engine "ssh gpu-box cutaway engine"   the engine on another machine
     """
     full = screen.fits() and not plain
     settings = sampling_from(values, **({} if full or values["trace"] else {"candidates": 0}))

@@ -14,7 +14,7 @@ from ..store import imports
 from ..store.chats import ChatStore
 from ..store.errors import StoreError
 from ..store.records import Chat, now_ms
-from . import exits, kept
+from . import completing, exits, kept
 from .models import Actions
 from .output import Output
 
@@ -27,6 +27,14 @@ def command() -> None:
 
     CHAT is a chat's key as the list shows it, the beginning of one (four characters or more), or "last". Messages have
     numbers in the order in which they were said, all branches together; `show` tells them.
+
+    \b
+    Examples:
+      cutaway chats                           the last ones
+      cutaway chats search lighthouse
+      cutaway chats export last -o sky.md     one chat as Markdown
+      cutaway chats export -o all.json        all of them, as `import` reads them
+      cutaway chats import conversations.json
     """
 
 
@@ -47,7 +55,9 @@ def list_(number: int, skip: int, deleted: bool, as_json: bool) -> int:
 
 @command.command("search")
 @click.argument("words", nargs=-1, required=True)
-@click.option("--in", "chat", metavar="CHAT", help="Search one chat, and list the messages.")
+@click.option(
+    "--in", "chat", metavar="CHAT", shell_complete=completing.chats, help="Search one chat, and list the messages."
+)
 @click.option("--number", "-n", type=click.IntRange(min=1), default=PAGE, show_default=True, help="Chats to list.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a chat.")
 def search(words: tuple[str, ...], chat: str | None, number: int, as_json: bool) -> int:
@@ -71,7 +81,7 @@ def search(words: tuple[str, ...], chat: str | None, number: int, as_json: bool)
 
 
 @command.command("show")
-@click.argument("chat", default=kept.LAST)
+@click.argument("chat", default=kept.LAST, shell_complete=completing.chats)
 @click.option("--branch", type=click.IntRange(min=1), metavar="N", help="The branch through message N.")
 def show(chat: str, branch: int | None) -> int:
     """Show CHAT, the last one if not told which, as it was left."""
@@ -91,7 +101,7 @@ def show(chat: str, branch: int | None) -> int:
 
 
 @command.command("rename")
-@click.argument("chat")
+@click.argument("chat", shell_complete=completing.chats)
 @click.argument("title", nargs=-1, required=True)
 def rename(chat: str, title: tuple[str, ...]) -> int:
     """Give CHAT another title."""
@@ -103,7 +113,7 @@ def rename(chat: str, title: tuple[str, ...]) -> int:
 
 
 @command.command("delete")
-@click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
+@click.argument("chats", nargs=-1, required=True, metavar="CHAT...", shell_complete=completing.chats)
 @click.option("--for-good", is_flag=True, help="Also everything deleted before, with no way back.")
 def delete(chats: tuple[str, ...], for_good: bool) -> int:
     """Take chats away. For 30 days `undelete` brings them back."""
@@ -131,7 +141,7 @@ def undelete(chat: str) -> int:
 
 
 @command.command("export")
-@click.argument("chats", nargs=-1, metavar="[CHAT]...")
+@click.argument("chats", nargs=-1, metavar="[CHAT]...", shell_complete=completing.chats)
 @click.option("--format", "form", type=click.Choice(["json", "markdown"]), help="[default: by the name of the file]")
 @click.option("--branch", type=click.IntRange(min=1), metavar="N", help="Only the branch through message N.")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="A file, not standard output.")

@@ -13,6 +13,7 @@ from ...engine.client import Engine, EngineClient
 from ...engine.errors import SettingError
 from ...engine.protocol import Configure, Load, SamplingSettings
 from ...engine.settings import parse
+from . import completing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +48,7 @@ _SAMPLING_OPTIONS = [
 _WHOLE = click.IntRange(min=0)
 _ENGINE_OPTIONS = [
     click.option("--model", "-m", default="", envvar="CUTAWAY_MODEL", metavar="MODEL",
+                 shell_complete=completing.models,
                  help="A folder, a GGUF file or a hub id.  [default: SmolLM2-135M-Instruct]"),
     _option("--precision", default="auto", show_default=True,
             type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8"]), help="Of weights and arithmetic."),

@@ -22,6 +22,9 @@ _WORDS = {
     "selftest": "testing",
     "calibrate": "measuring",
     "compile": "compiling (once)",
+    "look": "looking at the machine",
+    "read": "measuring how it reads",
+    "write": "measuring how it writes",
 }
 
 

@@ -29,11 +29,19 @@ LONGEST_GAP = 2.0  # seconds: nobody wants to watch somebody think
 )
 @click.option("--instant", is_flag=True, help="All at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
-@click.option("--screen", "on_screen", is_flag=True, help="On the full screen, with its panels.")
-def command(file: Path, speed: float, instant: bool, as_json: bool, on_screen: bool) -> int:
-    """Play back FILE, recorded with --trace, as it was said."""
+@click.option("--screen/--plain", "on_screen", default=None, help="With its panels, or the text alone.")
+def command(file: Path, speed: float, instant: bool, as_json: bool, on_screen: bool | None) -> int:
+    """Play back FILE, recorded with --trace or saved from the screen, as it was said.
+
+    \b
+    Examples:
+      cutaway replay run.trace                on the full screen, panels and all, where there is one
+      cutaway replay --speed 4 run.trace      four times as fast
+      cutaway replay --plain --instant run.trace      the text alone, at once
+      cutaway replay --json run.trace | jq .  the events
+    """
     pace = None if instant else speed
-    if on_screen:
+    if on_screen or (on_screen is None and not as_json and screen.fits()):
         return _show(file, pace)
     return asyncio.run(_play(ReplayEngine(file, speed=pace, longest_gap=LONGEST_GAP), as_json))
 

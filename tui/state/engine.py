@@ -15,6 +15,7 @@ from ...engine.protocol import (
     Failed,
     Finished,
     LoadProgress,
+    Machine,
     Metrics,
     ModelCard,
     PageDetail,
@@ -57,6 +58,7 @@ class EngineState:
         self.timeline = Timings(self.limits)
         self.clock = Clock()
         self.metrics: Metrics | None = None
+        self.machine: Machine | None = None
         self.failure: Failed | Rejected | None = None
         self._letters = Letters()
         self._tokens = 0  # kept over all requests
@@ -75,6 +77,7 @@ class EngineState:
             Failed: self._failed,
             PageDetail: self._page_detail,
             Metrics: self._metrics,
+            Machine: self._machine,
         }
 
     def apply(self, event: Event, received_ns: int | None = None) -> None:
@@ -144,6 +147,9 @@ class EngineState:
     def _metrics(self, event: Metrics, _: int) -> None:
         self.metrics = event
         self.timeline.version += 1
+
+    def _machine(self, event: Machine, _: int) -> None:
+        self.machine = event
 
     def _page_detail(self, event: PageDetail, _: int) -> None:
         self.pool.inspected(event)
