@@ -54,7 +54,7 @@ class EngineClient:
         self.start_timeout = start_timeout
         self.welcome: Welcome | None = None
         self.clock_offset_ns = 0  # add to the engine's time stamps to get ours
-        self._local = command is None
+        self._local = self.command[: len(own_command())] == own_command()
         self._process: asyncio.subprocess.Process | None = None
         self._events: asyncio.Queue[AnyEvent | None] = asyncio.Queue(BACKLOG)
         self._events_task: asyncio.Task[None] | None = None
@@ -263,10 +263,15 @@ async def _discard(stream: asyncio.StreamReader) -> None:
         pass
 
 
+def own_command(*arguments: str) -> list[str]:
+    """The command line of our own engine process."""
+    # -P: a file called torch.py in the user's folder must not be taken for the library.
+    return [sys.executable, "-P", "-m", "cutaway.tui.cli", "engine", *arguments]
+
+
 def _parts(command: str | Sequence[str] | None) -> list[str]:
     if command is None:
-        # -P: a file called torch.py in the user's folder must not be taken for the library.
-        return [sys.executable, "-P", "-m", "cutaway.tui.cli", "engine"]
+        return own_command()
     try:
         parts = shlex.split(command) if isinstance(command, str) else list(command)
     except ValueError as error:

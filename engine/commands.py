@@ -74,6 +74,7 @@ class Submit(Command, frozen=True):
     label: str = ""  # what the lanes call it; empty: the request's own name
     fit: bool = True  # leave out whole oldest turns when the window is too small, and say so
     continue_last: bool = False  # the last message is the assistant's, unfinished: go on writing it
+    json_schema: str = ""  # JSON text that the reply must fit; only servers can hold a reply to it
 
 
 class Fork(Command, frozen=True):

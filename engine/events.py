@@ -79,6 +79,12 @@ class Ready(Event, frozen=True):
     card: ModelCard
 
 
+class CardChanged(Event, frozen=True):
+    """More is known of what is loaded: a server has shown what it does not give."""
+
+    card: ModelCard
+
+
 class Switches(msgspec.Struct, frozen=True):
     """The state of everything `Configure` and `Pause` can change."""
 
@@ -180,6 +186,8 @@ class Finished(Event, frozen=True):
     preemptions: int = 0
     token_ids: tuple[int, ...] = ()
     timeline: Timeline = Timeline()
+    counted: bool = True  # False: a server did not report its token counts; the numbers are of what came
+    told: dict[str, str] = {}  # what a server reported of this request, in words
 
 
 class Rejected(Event, frozen=True):
@@ -237,6 +245,9 @@ class Metrics(Event, frozen=True):
     events_merged: int = 0
     resident_bytes: int = 0
     memory_bytes_per_s: int = 0  # reading as much as a decode step does; 0: not measured
+    kv_blocks: int = 0  # of a server's KV cache
+    kv_block_tokens: int = 0
+    untold: tuple[str, ...] = ()  # fields of which a server tells nothing: their zeros mean that
 
 
 class Machine(Event, frozen=True):

@@ -55,6 +55,12 @@ class Intake:
         settings = settings_border.check(command.settings, self.vocabulary)
         if not 1 <= command.samples <= LARGEST_SAMPLES:
             raise SettingError("samples", f"samples must be a whole number from 1 to {LARGEST_SAMPLES}.")
+        if command.json_schema:
+            raise SettingError(
+                "json_schema",
+                "This engine can't hold a reply to a JSON schema.",
+                "A server can: name one by --server.",
+            )
         given = [command.messages, command.text is not None, command.token_ids is not None]
         if sum(map(bool, given)) != 1:
             raise PromptError("A request needs exactly one of messages, text and token ids.")

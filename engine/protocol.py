@@ -30,6 +30,7 @@ from .commands import (
     Submit,
 )
 from .events import (
+    CardChanged,
     Configured,
     Failed,
     Finished,
@@ -92,6 +93,7 @@ AnyEvent: TypeAlias = (
     Welcome
     | LoadProgress
     | Ready
+    | CardChanged
     | Configured
     | PromptRendered
     | SettingsChanged
@@ -113,6 +115,7 @@ __all__ = [
     "Bytes",
     "CancelLoad",
     "Candidate",
+    "CardChanged",
     "ClearCache",
     "Command",
     "Configure",

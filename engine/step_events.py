@@ -42,6 +42,7 @@ class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
     forced: bool = False
     end: bool = False  # an end token: shown in the row, not in the text
     candidates: tuple[Candidate, ...] = ()
+    told: bool = False  # by a server: only log-probabilities at temperature 1 are known; -1 is an id it does not tell
 
 
 class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,7 +100,10 @@ class PoolTotals(msgspec.Struct, frozen=True):
 
 
 class Step(Event, frozen=True):
-    """One iteration, derived from its plan. When the reader lags, several are merged into one."""
+    """One iteration, derived from its plan. When the reader lags, several are merged into one.
+
+    Iteration -1 is none: a server told of these tokens, or is waited for, and its iterations are not known.
+    """
 
     iteration: int
     started_ns: int

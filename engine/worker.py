@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,15 +32,32 @@ LAST_WRITES = 2.0  # seconds for the client to read what is still to be said
 logger = logging.getLogger(__name__)
 
 
-def main(build: Build | None = None) -> int:
+class AnyServing(Protocol):
+    """What stands between the pipe and whatever answers: local cores, or a server."""
+
+    @property
+    def inbox(self) -> AnyInbox: ...
+
+    def run(self) -> int: ...
+
+
+class AnyInbox(Protocol):
+    def put(self, item: Any, /) -> None: ...
+
+
+def main(
+    build: Build | None = None, serving_for: Callable[[Callable[[AnyEvent], None]], AnyServing] | None = None
+) -> int:
     """Serve the client on descriptors 0 and 1 until it is gone; return the exit code.
 
-    `build` makes cores; without it the real ones are made. To be called once, by the process's main thread.
+    `build` makes cores; without it the real ones are made. `serving_for` makes what takes their place, from the
+    function that its events go to. To be called once, by the process's main thread.
     """
     source, target = _take_pipes()
     log_file = log.start()
     outbox, ended = Outbox(), threading.Event()
-    serving = Serving(build or build_core, _events_into(outbox))
+    send = _events_into(outbox)
+    serving: AnyServing = serving_for(send) if serving_for is not None else Serving(build or build_core, send)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a shared terminal is the client's to understand
     signal.signal(signal.SIGTERM, lambda *_: serving.inbox.put(Lost()))
     threads.prepare_environment()
@@ -112,7 +130,7 @@ def _events_into(outbox: Outbox) -> Callable[[AnyEvent], None]:
     return send
 
 
-def _write(target: int, outbox: Outbox, serving: Serving) -> None:
+def _write(target: int, outbox: Outbox, serving: AnyServing) -> None:
     try:
         while events := outbox.take():
             wire.write_all(target, b"".join(map(_encoded, events)))
@@ -128,7 +146,7 @@ def _encoded(event: AnyEvent) -> bytes:
         return wire.encode(Failed(error.message, error.action, error.kind, request=getattr(event, "request", "")))
 
 
-def _read(source: int, outbox: Outbox, serving: Serving, ended: threading.Event) -> None:
+def _read(source: int, outbox: Outbox, serving: AnyServing, ended: threading.Event) -> None:
     greeted = False
     try:
         for payload in wire.read_payloads(source):

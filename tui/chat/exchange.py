@@ -180,17 +180,19 @@ class Exchange:
         reply.tokens = event.tokens
         if reply.status == "waiting":
             self._silent.discard(event.request)
-            reply.status, reply.detail = "writing", ""
+            reply.status = "writing"
+        reply.detail = ""
         node.touch()
         return [node]
 
     def _stepped(self, event: Step) -> list[Node]:
         """Say what a reply without text is waiting for."""
         changed: list[Node] = []
-        if not self._silent:
+        if not self._silent and event.iteration >= 0:
             return changed
         told = {lane.request: _doing(lane) for lane in event.lanes if lane.request in self._silent}
-        told |= {wait.request: f"in the queue: {wait.reason}" for wait in event.waits if wait.request in self._silent}
+        known = "in the queue: " if event.iteration >= 0 else ""  # where a server's request waits it does not tell
+        told |= {wait.request: known + wait.reason for wait in event.waits if known == "" or wait.request in self._silent}
         for request, words in told.items():
             live = self._live(request, 0)
             if live is not None and live[1].running and live[1].detail != words:
@@ -206,7 +208,7 @@ class Exchange:
         self._silent.discard(event.request)
         reply.status = _ENDINGS.get(event.reason, "failed")
         reply.detail = event.detail
-        reply.tokens = event.generated_tokens
+        reply.tokens = event.generated_tokens if event.counted else 0
         reply.prompt_tokens, reply.cached_tokens = event.prompt_tokens, event.cached_tokens
         reply.token_ids = event.token_ids
         _measure(reply, event.timeline)

@@ -15,11 +15,13 @@ def ending(node: Node) -> tuple[str, str, str]:
     if reply.status == "waiting":
         return "◌", reply.detail or "waiting for the engine", "state-busy"
     if reply.status == "writing":
-        return "▸", "writing", "state-busy"
+        return "▸", reply.detail or "writing", "state-busy"
     if reply.status == "edited":
         return "✎", "edited by you", "state-note"
     if reply.status == "length":
         return "✂", f"{reply.detail or f'cut at {reply.tokens} tokens'} — c goes on", "state-cut"
+    if not reply.tokens and node.text and reply.status in ("end", "stop"):
+        return "✓", "end · the server reported no token counts", "state-end"
     if reply.status == "stopped":
         return "■", f"stopped after {count(reply.tokens, 'token')} — c goes on", "state-cut"
     if reply.status == "failed":

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import msgspec
 
 from ...engine.protocol import AnyEvent, Finished, Message, SamplingSettings, Submit
 from . import completing, exits, question, stats
@@ -32,6 +33,7 @@ REQUEST = "ask"
     help="Go on with a kept chat: the last, or the one with this key.",
 )
 @click.option("--samples", "-n", type=click.IntRange(1, 64), default=1, show_default=True, help="Replies to draw.")
+@click.option("--json-schema", metavar="FILE", help="Hold the reply to the JSON schema in FILE (servers only).")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
 @click.option("--stats", "with_stats", is_flag=True, help="Tell times and speeds on standard error.")
 @sampling_flags
@@ -41,6 +43,7 @@ def command(
     system: str | None,
     chat: str | None,
     samples: int,
+    json_schema: str | None,
     as_json: bool,
     with_stats: bool,
     **values: Any,
@@ -66,8 +69,12 @@ def command(
     if chat is not None:
         if samples > 1:
             raise click.UsageError("A chat is continued by one reply: leave out --samples.")
+        if json_schema is not None:
+            raise click.UsageError("A chat is continued in plain text: leave out --json-schema.")
         return _go_on(chat, words, flags, settings, system, as_json=as_json, with_stats=with_stats)
     submit = submit_for(flags, settings, system, question.read(words), samples)
+    if json_schema is not None:
+        submit = msgspec.structs.replace(submit, json_schema=question.text_or_file(f"@{json_schema.removeprefix('@')}"))
     return asyncio.run(answer(flags, submit, as_json=as_json, with_stats=with_stats))
 
 

@@ -13,7 +13,10 @@ from . import exits
 
 
 @click.command("engine")
-def command() -> int:
+@click.option("--server", metavar="URL", help="Stand in for this server instead of computing here.")
+@click.option("--model", default="", metavar="NAME", help="The server's model, where the client names none.")
+@click.option("--key-env", default="", metavar="VARIABLE", help="The environment variable that holds its key.")
+def command(server: str | None, model: str, key_env: str) -> int:
     """Run the engine: messages on standard input and output, until the input ends.
 
     It is started by the other commands, or by hand on another machine: cutaway --engine "ssh box cutaway engine".
@@ -24,7 +27,14 @@ def command() -> int:
         )
     from ...engine import worker
 
-    code = worker.main()
+    if server:
+        from ...engine.remote.connecting import Server
+        from ...engine.remote.serving import RemoteServing
+
+        found = Server(server, model, key_env)
+        code = worker.main(serving_for=lambda send: RemoteServing(found, send))
+    else:
+        code = worker.main()
     with contextlib.suppress(OSError, ValueError):
         logging.shutdown()
         sys.stderr.flush()

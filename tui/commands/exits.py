@@ -23,6 +23,9 @@ _BY_KIND = {
     "prompt": REJECTED,
     "too-long": REJECTED,
     "died": DIED,
+    "unreachable": DIED,
+    "server": DIED,
+    "key": MODEL,
     "protocol": DIED,
     "cancelled": INTERRUPTED,
 }

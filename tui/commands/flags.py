@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from ...engine.client import Engine, EngineClient
 from ...engine.errors import SettingError
 from ...engine.protocol import Configure, Load, SamplingSettings
 from ...engine.settings import parse
-from . import completing
+from . import completing, servers
+from .servers import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +67,8 @@ _ENGINE_OPTIONS = [
     _option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse pages of equal beginnings.  [default: on]"),
     _option("--kv-reuse/--no-kv-reuse", default=None, help="Or compute every prefix again.  [default: on]"),
     _option("--buffered", is_flag=True, help="Show the reply when it is whole."),
+    _option("--server", metavar="URL", help="An OpenAI-compatible server, such as http://gpu-box:8000/v1."),
+    _option("--key-env", default="", metavar="VARIABLE", help="The variable that holds the server's key."),
     _option("--engine", metavar="COMMAND", help='The engine to talk to, such as "ssh box cutaway engine".'),
     _option("--trace", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
             help="Record what the engine says, for `cutaway replay`."),
@@ -80,10 +84,11 @@ class EngineFlags:
     command: str | None
     trace: Path | None
     buffered: bool
+    server: Server | None = None
 
     def engine(self) -> Engine:
         """The engine that these flags ask for, not started. Raises `EngineDied` for a command that can't be read."""
-        client = EngineClient(self.command)
+        client = EngineClient(self.server.command() if self.server is not None else self.command)
         if self.trace is None:
             return client
         from ...engine.trace import Recording
@@ -134,7 +139,13 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
         kv_reuse=values.pop("kv_reuse"),
         inspect=inspect or trace is not None,
     )
-    return EngineFlags(load, configure, values.pop("engine") or None, trace, values.pop("buffered"))
+    command = values.pop("engine") or None
+    server = servers.resolve(values.pop("server") or "", load.model, values.pop("key_env"))
+    if server is not None:
+        if command is not None:
+            raise click.UsageError('Give --server or --engine. Both: --engine "ssh box cutaway engine --server URL".')
+        load = msgspec.structs.replace(load, model=server.model)
+    return EngineFlags(load, configure, command, trace, values.pop("buffered"), server)
 
 
 def _with(function: F, options: list[Callable[[F], F]]) -> F:

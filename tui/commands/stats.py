@@ -24,18 +24,24 @@ def lines(card: ModelCard, opened_s: float, finished: list[Finished]) -> list[st
 def _sample(end: Finished, several: bool) -> list[str]:
     line = end.timeline
     told = [f"sample {end.sample + 1}"] if several else []
+    if not end.counted:
+        told.append("prompt        the server did not report its token counts")
     share = f" ({end.cached_tokens / end.prompt_tokens:.0%})" if end.prompt_tokens else ""
-    told.append(f"prompt        {end.prompt_tokens} tokens, {end.cached_tokens}{share} from the prefix cache")
+    if end.prompt_tokens:
+        told.append(f"prompt        {end.prompt_tokens} tokens, {end.cached_tokens}{share} from the prefix cache")
     computed = end.prompt_tokens - end.cached_tokens
     if line.first_token_ns:
         told.append(f"TTFT          {(line.first_token_ns - line.submitted_ns) / 1e6:.1f} ms")
         began = line.prefill[0][2] if line.prefill else line.scheduled_ns
-        told.append(f"prompt speed  {_rate(computed, line.first_token_ns - began)}")
+        if began:  # a server does not tell when it began
+            told.append(f"prompt speed  {_rate(computed, line.first_token_ns - began)}")
     gaps = [(after - before) / 1e6 for before, after in pairwise(line.tokens_ns)]
     if gaps:
         told.append(f"ITL           {percentile(gaps, 0.5):.1f} ms p50, {percentile(gaps, 0.95):.1f} ms p95")
         told.append(f"reply speed   {_rate(len(gaps), line.tokens_ns[-1] - line.tokens_ns[0])}")
-    ending = f"{end.generated_tokens} tokens, {end.reason}" + (f": {end.detail}" if end.detail else "")
+    told += [f"server        {name}: {words}" for name, words in end.told.items()]
+    unit = "tokens" if end.counted else "pieces"
+    ending = f"{end.generated_tokens} {unit}, {end.reason}" + (f": {end.detail}" if end.detail else "")
     told.append(f"reply         {ending}")
     if end.preemptions:
         told.append(f"preempted     {end.preemptions} times")

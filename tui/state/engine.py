@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ...engine.protocol import (
+    CardChanged,
     Configured,
     Event,
     Failed,
@@ -35,6 +36,7 @@ from .limits import Limits
 from .pool import PoolState
 from .request import RequestState
 from .sample import SampleState
+from .server_load import ServerLoad
 from .timing import Clock, Shown, Timings
 
 
@@ -59,6 +61,7 @@ class EngineState:
         self.clock = Clock()
         self.metrics: Metrics | None = None
         self.machine: Machine | None = None
+        self.load = ServerLoad()
         self.failure: Failed | Rejected | None = None
         self._letters = Letters()
         self._tokens = 0  # kept over all requests
@@ -67,6 +70,7 @@ class EngineState:
             Welcome: self._welcome,
             LoadProgress: self._load_progress,
             Ready: self._ready,
+            CardChanged: self._card_changed,
             Configured: self._configured,
             PromptRendered: self._prompt_rendered,
             SettingsChanged: self._settings_changed,
@@ -108,6 +112,11 @@ class EngineState:
         """The request met last."""
         return next(reversed(self.requests.values()), None)
 
+    @property
+    def remote(self) -> bool:
+        """A server answers: what it does not tell is not known here."""
+        return self.card is not None and self.card.attention == "remote"
+
     def lacks(self, capability: str) -> str:
         """Why the loaded model cannot show something; empty: it can, or no model is loaded yet."""
         if self.card is None or capability in self.card.capabilities:
@@ -134,7 +143,11 @@ class EngineState:
         self.failure = None
         self.pool.reset(event.card)
         self.lanes.clear()
+        self.load = ServerLoad()
         self.lanes.max_lanes = event.card.max_lanes
+
+    def _card_changed(self, event: CardChanged, _: int) -> None:
+        self.card = event.card
 
     def _configured(self, event: Configured, _: int) -> None:
         if event.switches.delivery != self.switches.delivery:
@@ -144,8 +157,9 @@ class EngineState:
         self.lanes.max_lanes = event.switches.max_lanes
         self.lanes.version += 1
 
-    def _metrics(self, event: Metrics, _: int) -> None:
+    def _metrics(self, event: Metrics, received_ns: int) -> None:
         self.metrics = event
+        self.load.add(event, received_ns)
         self.timeline.version += 1
 
     def _machine(self, event: Machine, _: int) -> None:
@@ -209,8 +223,9 @@ class EngineState:
             state.version += 1
 
     def _step(self, event: Step, received_ns: int) -> None:
-        self.lanes.add(event)
-        self.pool.change(event.pages, event.pool, received_ns)
+        if event.iteration >= 0:
+            self.lanes.add(event)
+            self.pool.change(event.pages, event.pool, received_ns)
         for lane in event.lanes:
             request = self._request(lane.request)
             request.prompt_length = request.prompt_length or max(0, lane.prompt)
@@ -265,6 +280,8 @@ class EngineState:
         request = self._request(event.request)
         sample = request.sample(event.sample)
         if sample is not None:
+            if self.remote:
+                sample.first_token_ns = sample.first_token_ns or event.time_ns
             sample.transport_ns = self.clock.transport_ns(event.time_ns, received_ns)
             sample.said(event, received_ns)
             self.timeline.version += 1

@@ -73,6 +73,8 @@ class SampleState:
     first_token_ns: int = 0
     finished_ns: int = 0
     first_text_ns: int = 0  # of the first text
+    last_text_ns: int = 0
+    counted: int = 0  # tokens generated, by the newest text
     first_received_ns: int = 0  # the UI's clock: first text
     last_received_ns: int = 0  # the UI's clock
     first_painted_ns: int = 0  # the UI's clock
@@ -199,6 +201,7 @@ class SampleState:
     def said(self, delta: TextDelta, received_ns: int) -> None:
         """Take text of the reply."""
         self.first_text_ns = self.first_text_ns or delta.time_ns
+        self.last_text_ns, self.counted = delta.time_ns, delta.tokens
         self.first_received_ns = self.first_received_ns or received_ns
         self.last_received_ns = received_ns
         if self._characters + len(delta.text) > self.limits.characters:

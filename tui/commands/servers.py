@@ -1,0 +1,52 @@
+"""Which server `--server` means: an address, or a name that stands for one."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+
+from ...engine.client import own_command
+from ...engine.errors import SettingError
+
+_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:/]")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """A server to talk to. `model` empty: the one that it has; `key_env` empty: see `engine.remote.keys.find`."""
+
+    url: str
+    model: str = ""
+    key_env: str = ""
+
+    def command(self) -> list[str]:
+        """The engine process that stands in for it."""
+        key = ["--key-env", self.key_env] if self.key_env else []
+        return own_command("--server", self.url, *key)
+
+
+def named() -> dict[str, Server]:
+    """The servers that the user has given names."""
+    return {}
+
+
+def resolve(text: str, model: str = "", key_env: str = "") -> Server | None:
+    """The server that `text` names, with what the flags say put before what its entry says; None for no text.
+
+    Raises `SettingError` for a name that stands for nothing and for an address that is none.
+    """
+    if not text:
+        return None
+    if _ADDRESS.search(text):
+        from ...engine.remote.address import parse
+
+        parse(text)
+        return Server(text, model, key_env)
+    entries = named()
+    if text not in entries:
+        near = difflib.get_close_matches(text, entries, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Give its address, such as http://localhost:8000/v1."
+        raise SettingError("server", f"There is no server called {text!r} in the settings.", hint)
+    entry = entries[text]
+    return Server(entry.url, model or entry.model, key_env or entry.key_env)
