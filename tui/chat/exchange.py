@@ -191,8 +191,11 @@ class Exchange:
         if not self._silent and event.iteration >= 0:
             return changed
         told = {lane.request: _doing(lane) for lane in event.lanes if lane.request in self._silent}
-        known = "in the queue: " if event.iteration >= 0 else ""  # where a server's request waits it does not tell
-        told |= {wait.request: known + wait.reason for wait in event.waits if known == "" or wait.request in self._silent}
+        if event.iteration < 0:  # of a server, which does not tell where a request waits
+            told = {wait.request: wait.reason for wait in event.waits}
+        else:
+            silent = [wait for wait in event.waits if wait.request in self._silent]
+            told |= {wait.request: f"in the queue: {wait.reason}" for wait in silent}
         for request, words in told.items():
             live = self._live(request, 0)
             if live is not None and live[1].running and live[1].detail != words:

@@ -21,7 +21,7 @@ def ending(node: Node) -> tuple[str, str, str]:
     if reply.status == "length":
         return "✂", f"{reply.detail or f'cut at {reply.tokens} tokens'} — c goes on", "state-cut"
     if not reply.tokens and node.text and reply.status in ("end", "stop"):
-        return "✓", "end · the server reported no token counts", "state-end"
+        return "✓", "end · token count not reported", "state-end"
     if reply.status == "stopped":
         return "■", f"stopped after {count(reply.tokens, 'token')} — c goes on", "state-cut"
     if reply.status == "failed":

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from ...engine.protocol import AnyEvent, Finished, Message, SamplingSettings, Submit
+from ...engine.protocol import AnyEvent, Finished, Message, PromptRendered, SamplingSettings, Submit
 from . import completing, exits, question, stats
 from .conversing import Conversation
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
@@ -139,7 +139,8 @@ async def answer(
     replies.begin(submit.request, samples)
     try:
         card = await conversation.open()
-        ends = await conversation.ask(submit, (lambda event: None) if as_json else replies.show)
+        told = (lambda event: None) if card.attention != "remote" else _notes()
+        ends = await conversation.ask(submit, (lambda event: None) if as_json else _both(told, replies.show))
     finally:
         replies.rest()
         await conversation.close()
@@ -152,6 +153,28 @@ async def answer(
     if any(end.reason == "failed" for end in ends):
         return exits.FAILED
     return exits.INTERRUPTED if any(end.reason == "aborted" for end in ends) else exits.OK
+
+
+def _both(first: Callable[[AnyEvent], None], second: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
+    def show(event: AnyEvent) -> None:
+        first(event)
+        second(event)
+
+    return show
+
+
+def _notes() -> Callable[[AnyEvent], None]:
+    """Says what a server did not take, once each."""
+    said: set[str] = set()
+
+    def show(event: AnyEvent) -> None:
+        if isinstance(event, PromptRendered):
+            for note in event.notes:
+                if note not in said:
+                    exits.say(f"note: {note}.")
+                said.add(note)
+
+    return show
 
 
 def describe_end(end: Finished) -> str:

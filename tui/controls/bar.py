@@ -14,7 +14,7 @@ from ...engine.protocol import SamplingSettings
 from ..panels.line import Line
 from ..panels.panel import Panel
 from ..state import EngineState, Selection
-from .model import DEEDS, NUMBERS, SWITCHES, Number
+from .model import DEEDS, NUMBERS, SWITCHES, Number, Switch
 
 _GAP = 2
 _ROWS = 2  # beyond which shorter words are used
@@ -71,7 +71,7 @@ class ControlsBar(Panel):
     # ---------------------------------------------------------------------------------------------- drawing
 
     def depends_on(self) -> Hashable:
-        return (self.settings.temperature, self.state.switches, self.at, self.has_focus)
+        return (self.settings.temperature, self.state.switches, self.at, self.has_focus, self.state.remote)
 
     def waiting(self) -> str:
         return ""
@@ -80,8 +80,15 @@ class ControlsBar(Panel):
         """Text and style of every control, in order."""
         switches = self.state.switches
         made = [(number.text(self.settings), "strong") for number in NUMBERS]
-        made += [((switch.short if short else switch.text)(switches), "accent") for switch in SWITCHES]
-        return made + [(text, "") for _, text in DEEDS]
+        made += [((switch.short if short else switch.text)(switches), "accent") for switch in self._switches()]
+        return made + [(text, "") for _, text in self._deeds()]
+
+    def _switches(self) -> list[Switch]:
+        """Those that what is loaded has."""
+        return [switch for switch in SWITCHES if not (switch.needs and self.state.lacks(switch.needs))]
+
+    def _deeds(self) -> list[tuple[str, str]]:
+        return [(action, text) for action, text, needs in DEEDS if not (needs and self.state.lacks(needs))]
 
     def draw(self, width: int, height: int) -> list[Line]:
         rows = self._rows_of(width, self.labels())
@@ -134,7 +141,8 @@ class ControlsBar(Panel):
             self.post_message(self.Typed(NUMBERS[self.at]))
             return
         at = self.at - len(NUMBERS)
-        action = SWITCHES[at].action if at < len(SWITCHES) else DEEDS[at - len(SWITCHES)][0]
+        switches = self._switches()
+        action = switches[at].action if at < len(switches) else self._deeds()[at - len(switches)][0]
         self.post_message(self.Invoked(action))
 
     def clicked(self, x: int, y: int) -> None:

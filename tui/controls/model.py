@@ -102,6 +102,7 @@ class Switch:
     action: str
     text: Callable[[Switches], str]
     short: Callable[[Switches], str]  # for narrow screens
+    needs: str = ""  # the capability without which it is not shown
 
 
 SWITCHES: tuple[Switch, ...] = (
@@ -114,26 +115,30 @@ SWITCHES: tuple[Switch, ...] = (
         "policy",
         lambda s: "⟳ continuous" if s.policy == "continuous" else "▦ static",
         lambda s: "⟳ cont." if s.policy == "continuous" else "▦ static",
+        needs="switches",
     ),
     Switch(
         "prefix_cache",
         lambda s: "≡ prefix cache" if s.prefix_cache else "□ no prefix cache",
         lambda s: "≡ prefix" if s.prefix_cache else "□ prefix",
+        needs="switches",
     ),
     Switch(
         "kv_reuse",
         lambda s: "↻ KV reuse" if s.kv_reuse else "∑ recompute",
         lambda s: "↻ reuse" if s.kv_reuse else "∑ recomp.",
+        needs="switches",
     ),
     Switch(
         "pause",
         lambda s: "▸ resume" if s.paused else "‖ pause",
         lambda s: "▸ resume" if s.paused else "‖ pause",
+        needs="pause",
     ),
 )
-DEEDS: tuple[tuple[str, str], ...] = (
-    ("step", "⇥ step"),
-    ("traffic", "≋ traffic"),
-    ("clear_cache", "⌫ cache"),
-    ("keys", "? keys"),
+DEEDS: tuple[tuple[str, str, str], ...] = (  # action, text, the capability without which it is not shown
+    ("step", "⇥ step", "pause"),
+    ("traffic", "≋ traffic", ""),
+    ("clear_cache", "⌫ cache", "switches"),
+    ("keys", "? keys", ""),
 )

@@ -46,16 +46,39 @@ def between(derived: Derived) -> str:
     return f"{math.floor(derived.low * 100)}–{math.ceil(derived.high * 100)}%"
 
 
-def header_line(width: int, what_if: float | None) -> Line:
+def same_token(candidate: Candidate, token: Sampled) -> bool:
+    """Whether a candidate is the token that was drawn; by its text where a server tells no ids."""
+    if candidate.id >= 0 and token.id >= 0:
+        return candidate.id == token.id
+    return (candidate.piece, candidate.bytes) == (token.piece, token.bytes)
+
+
+def told_sentence(token: Sampled) -> str:
+    """What is known of a token that a server drew, and what is not."""
+    shares = [at_one(candidate) for candidate in token.candidates]
+    mass = sum(shares)
+    spread = -sum(share / mass * math.log(share / mass) for share in shares if share > 0) if mass > 0 else 0.0
+    return (
+        f"Told by the server: log-probabilities of {len(shares)} tokens, {percent(min(1.0, mass))} of all; the entropy "
+        f"of these alone is {spread:.2f} nats. Not told: logits, what its sampler cut, the draw."
+    )
+
+
+def header_line(width: int, what_if: float | None, told: bool = False) -> Line:
     columns = Columns(width)
+    if told and what_if is None:
+        line = Line().fit("", 2).fit("token", columns.token, "dim").add(" ").fit("", columns.bar)
+        return line.fit("told", columns.now, "dim", right=True).fit("ln p", columns.plain, "dim", right=True)
     now = "now" if what_if is None else f"T={what_if:.2f}"
     line = Line().fit("", 2).fit("token", columns.token, "dim").add(" ").fit("", columns.bar)
     line.fit(now, columns.now, "dim", right=True).fit("T=1", columns.plain, "dim", right=True)
     return line.fit("logit", columns.logit, "dim", right=True)
 
 
-def candidate_line(candidate: Candidate, drawn: bool, chosen: bool, width: int, derived: Derived | None) -> Line:
-    """▸ the drawn one, ✂ what a filter cut: its bar shows what it had before the cut.
+def candidate_line(
+    candidate: Candidate, drawn: bool, chosen: bool, width: int, derived: Derived | None, told: bool = False
+) -> Line:
+    """▸ the drawn one, ✂ what a filter cut: its bar shows what it had before the cut. `told`: by a server.
 
     With `derived`, what another temperature would have made of it: temperature alone, so nothing is cut.
     """
@@ -70,7 +93,12 @@ def candidate_line(candidate: Candidate, drawn: bool, chosen: bool, width: int, 
     line.fit(bar(share, columns.bar), columns.bar, "dim" if cut else "user")
     now = percent(candidate.prob) if derived is None else between(derived)
     line.fit(now, columns.now, style, right=True)
+    if told and derived is None:
+        log = "" if candidate.logprob is None else f"{candidate.logprob:.3f}"
+        return line.fit(log, columns.plain, "dim", right=True)
     line.fit(percent(at_one(candidate)), columns.plain, "dim", right=True)
+    if told:
+        return line
     line.fit(f"{candidate.logit:.2f}", columns.logit, "dim", right=True)
     if columns.cut:
         line.add("  ").fit(CUTS[candidate.cut] if cut else "", columns.cut - 2, "warn")
@@ -80,6 +108,9 @@ def candidate_line(candidate: Candidate, drawn: bool, chosen: bool, width: int, 
 def facts_line(token: Sampled, position: int, width: int) -> Line:
     """What was drawn, from how much uncertainty, and with which random number."""
     parts = [f"#{position} {quoted(token.piece, token.bytes, 16)}"]
+    if token.told:
+        parts += [] if token.logprob is None else [f"ln p {token.logprob:.3f} told"]
+        return joined([*parts, *([f"rank {token.rank}"] if token.rank else [])], width)
     parts.append(f"H {token.entropy:.2f} nats" + ("" if token.forced else f" ▸ {token.entropy_after:.2f} drawn from"))
     if token.rank:
         parts.append(f"rank {token.rank}")

@@ -9,8 +9,16 @@ from textual.binding import Binding, BindingType
 
 from ...engine.distribution import Derived, at_temperature
 from ...engine.protocol import PromptToken, Sampled, SamplingSettings
-from .candidate_lines import candidate_line, cumulative_line, facts_line, filter_line, header_line
-from .line import Line
+from .candidate_lines import (
+    candidate_line,
+    cumulative_line,
+    facts_line,
+    filter_line,
+    header_line,
+    same_token,
+    told_sentence,
+)
+from .line import Line, wrap
 from .messages import ForkRequested
 from .panel import Panel
 from .token_text import quoted
@@ -73,18 +81,21 @@ class CandidatesPanel(Panel):
         room = max(1, height - 1)
         rows = [facts_line(token, found.position, width)] if height >= 3 else []
         if height >= 5:
-            rows.append(header_line(width, self.what_if))
+            rows.append(header_line(width, self.what_if, token.told))
         self._top = len(rows)
         for at, candidate in enumerate(candidates):
-            drawn = candidate.id == token.id
+            drawn = same_token(candidate, token)
             chosen = at == self.cursor and self.has_focus
-            rows.append(candidate_line(candidate, drawn, chosen, width, derived[at] if derived else None))
+            line = candidate_line(candidate, drawn, chosen, width, derived[at] if derived else None, token.told)
+            rows.append(line)
         if not candidates:
             rows += [Line(part, "dim") for part in (self._why_no_candidates(token),)]
         room -= len(rows)
         if candidates and room >= 1 and token.draw is not None and self.what_if is None:
             rows.append(cumulative_line(candidates, token.draw, width))
-        if candidates and room >= 2:
+        if candidates and room >= 2 and token.told:
+            rows += [Line(part, "dim") for part in wrap(told_sentence(token), width)[:room]]
+        elif candidates and room >= 2:
             rows.append(filter_line(settings, self.what_if, width))
         return rows
 
@@ -97,6 +108,8 @@ class CandidatesPanel(Panel):
         return at_temperature(token.candidates, self.what_if, vocabulary, leading or None)
 
     def _why_nothing(self, token: PromptToken | None) -> str:
+        if token is None and self.state.remote:
+            return "no token told yet"
         if token is None:
             return "no token drawn yet"
         return f"{quoted(token.piece, token.bytes, 24)} is part of the prompt: given, not drawn"
@@ -179,7 +192,7 @@ class CandidatesPanel(Panel):
             return
         if found.request is not None and isinstance(token, Sampled) and self.cursor < len(token.candidates):
             candidate = token.candidates[self.cursor]
-            if candidate.id != token.id:
+            if not same_token(candidate, token):
                 sample = found.sample.sample if found.sample else token.sample
                 self.post_message(ForkRequested(found.request.request, sample, token.index, candidate.id))
 
@@ -188,6 +201,11 @@ class CandidatesPanel(Panel):
         found = self.resolved()
         token = found.token
         if found.request is None or not isinstance(token, Sampled) or not token.candidates:
+            return
+        vocabulary = self.state.card.vocabulary if self.state.card else 0
+        if token.told and (not vocabulary or any(candidate.id < 0 for candidate in token.candidates)):
+            reason = "What another temperature would do can't be derived: the server does not tell its tokens' ids."
+            self.notify(reason, markup=False, severity="warning")
             return
         now = found.request.settings.temperature if self.what_if is None else self.what_if
         self.what_if = min(max(0.0, round(now + by, 2)), HOTTEST)

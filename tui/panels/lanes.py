@@ -12,6 +12,7 @@ from ..state import FinishRecord, IterationRecord, LaneCell
 from .glyphs import shade
 from .line import Line, joined, wrap
 from .panel import Panel
+from .server_totals import load_rows
 from .units import count, duration, percent
 
 MARKS: dict[Phase, str] = {"prefill": "▓", "decode": "▪", "recompute": "↻", "padding": "×"}
@@ -26,6 +27,7 @@ class LanesPanel(Panel):
 
     TITLE = "lanes"
     CAPABILITY = "lanes"
+    TOTALS = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Lane up", show=False, id="lanes.up"),
         Binding("down", "move(1)", "Lane down", show=False, id="lanes.down"),
@@ -36,10 +38,13 @@ class LanesPanel(Panel):
     _records: list[IterationRecord] = []
 
     def depends_on(self) -> Hashable:
-        return (self.state.lanes.version, self.selection.version, len(self.state.requests))
+        return (self.state.lanes.version, self.selection.version, len(self.state.requests), self.state.load.version)
 
     def waiting(self) -> str:
         return "" if self.state.lanes.records or self.state.lanes.waits else "no iteration yet"
+
+    def instead(self, width: int) -> list[Line]:
+        return load_rows(self.state, width) if self.state.remote else []
 
     # ------------------------------------------------------------------------------------------------- drawing
 

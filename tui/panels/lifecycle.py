@@ -17,6 +17,8 @@ SHORT = {
     "decode": "dec",
     "sample": "smp",
     "stream": "str",
+    "server": "srv",
+    "reply": "rep",
 }
 
 
@@ -46,7 +48,7 @@ class LifecycleStrip(Panel, can_focus=False):
         found = self.resolved()
         if found.request is None:
             return []
-        shown = stages(found.request, found.sample)
+        shown = stages(found.request, found.sample, self.state.remote)
         ttft = ttft_ns(found.request, found.sample)
         end = f"TTFT {duration(ttft)}" if ttft is not None else ""
         if self.state.switches.paused:

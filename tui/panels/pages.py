@@ -12,6 +12,7 @@ from .glyphs import ramp, superscript
 from .line import Line, joined
 from .messages import InspectRequested
 from .panel import Panel
+from .server_totals import cache_rows
 from .token_text import crop, token_text
 from .units import count, percent, size
 
@@ -24,6 +25,7 @@ class PagesPanel(Panel):
 
     TITLE = "KV pages"
     CAPABILITY = "pages"
+    TOTALS = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "move(-1)", "Previous page", show=False, id="pages.left"),
         Binding("right", "move(1)", "Next page", show=False, id="pages.right"),
@@ -44,10 +46,14 @@ class PagesPanel(Panel):
         pool, lanes = self.state.pool, self.state.lanes
         pool.expire(self.state.now_ns())
         # The recomputation row is the only thing that changes with every step.
-        return (pool.version, self.selection.version, None if self.state.switches.kv_reuse else lanes.version)
+        recomputing = None if self.state.switches.kv_reuse else lanes.version
+        return (pool.version, self.selection.version, recomputing, self.state.load.version)
 
     def waiting(self) -> str:
         return "" if self.state.pool.size else "no page pool yet"
+
+    def instead(self, width: int) -> list[Line]:
+        return cache_rows(self.state, width) if self.state.remote else []
 
     # ------------------------------------------------------------------------------------------------- drawing
 

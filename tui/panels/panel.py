@@ -34,6 +34,7 @@ class Panel(ScrollView, can_focus=True):
 
     TITLE: ClassVar[str] = ""
     CAPABILITY: ClassVar[str] = ""  # without it in the model card, the panel says why it is empty
+    TOTALS: ClassVar[bool] = False  # of a server it shows the totals
     SCROLLS: ClassVar[bool] = True  # False: rows that do not fit are cut
 
     COMPONENT_CLASSES = {
@@ -130,6 +131,15 @@ class Panel(ScrollView, can_focus=True):
         """A sentence to show instead of everything else, where there is nothing to draw yet; empty: draw."""
         return "" if self.state.requests else "no request yet"
 
+    def instead(self, width: int) -> list[Line]:
+        """What to draw where its capability is missing, before the sentence that says so: what a server does tell."""
+        return []
+
+    @property
+    def shows_totals(self) -> bool:
+        """Whether it shows a server's totals now."""
+        return self.TOTALS and self._shows()
+
     def clicked(self, x: int, y: int) -> None:
         """The mouse was pressed on column `x` of row `y` of the layout (not of a pinned row)."""
 
@@ -151,10 +161,11 @@ class Panel(ScrollView, can_focus=True):
         """Lay out and paint now."""
         self._drawn = self.depends_on() if depends is None else depends
         width, height = self.area
-        sentence = self.state.lacks(self.CAPABILITY) if self.CAPABILITY else ""
-        sentence = sentence or self.waiting()
+        lacking = self.state.lacks(self.CAPABILITY) if self.CAPABILITY else ""
+        sentence = lacking or self.waiting()
         if sentence:
-            self._lines = [Line(part, "dim") for part in wrap(sentence, width)]
+            told = self.instead(width) if lacking else []
+            self._lines = told + [Line(part, "dim") for part in wrap(sentence, width)]
             self._rows, self._pinned = len(self._lines), []
         else:
             self._rows = self.measure(width, height)

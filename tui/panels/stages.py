@@ -19,13 +19,15 @@ class Stage:
     done: bool
 
 
-def stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
-    """The seven stages in order.
+def stages(request: RequestState, sample: SampleState | None, remote: bool = False) -> list[Stage]:
+    """The seven stages in order; the three of a `remote` request, where a server does not tell its own.
 
     Template, tokenize, queue and prefill are spans of time; decode and sample are sums over the iterations the
     sample took part in (other lanes may have shared them); stream is the way of the newest text from the engine's
     time stamp to this process.
     """
+    if remote:
+        return server_stages(request, sample)
     rendered = request.rendered
     phase = request.phase
     over = phase in ("finished", "rejected", "failed")
@@ -51,6 +53,25 @@ def stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
         Stage("decode", decode, running and spoke, spoke and over),
         Stage("sample", drawing, running and spoke, spoke and over),
         Stage("stream", stream, running and received, received and over),
+    ]
+
+
+def server_stages(request: RequestState, sample: SampleState | None) -> list[Stage]:
+    """What can be measured from outside: until the first token, the reply, and the way from the engine to here.
+
+    The first is everything together: the network both ways, the server's template, queue and prefill.
+    """
+    over = request.phase in ("finished", "rejected", "failed") or (sample is not None and sample.finished is not None)
+    first = ttft_ns(request, sample)
+    spoke = first is not None
+    reply = stream = None
+    if sample is not None and spoke:
+        reply = max(0, (sample.finished_ns or sample.last_text_ns) - sample.first_token_ns)
+        stream = sample.transport_ns if sample.first_received_ns else None
+    return [
+        Stage("server", first, not over and not spoke, spoke),
+        Stage("reply", reply, not over and spoke, spoke and over),
+        Stage("stream", stream, not over and stream is not None, stream is not None and over),
     ]
 
 

@@ -12,7 +12,8 @@ from .panel import Panel
 from .stages import queued_ns, stages, ttft_ns
 from .units import count, duration, rate
 
-GLYPHS = {"queue": "░", "prefill": "█", "decode to first text": "▓", "transport": "▒", "paint": "▲"}
+SERVER = "network, queue and prefill"  # of a server: it does not tell them apart
+GLYPHS = {"queue": "░", "prefill": "█", SERVER: "█", "decode to first text": "▓", "transport": "▒", "paint": "▲"}
 NONE = "—"
 NOTHING = [NONE, NONE]
 DELIVERIES: tuple[Delivery, Delivery] = ("streamed", "buffered")
@@ -48,18 +49,26 @@ class TimelinePanel(Panel):
         for name, ns in spans:
             first, used = round(used / whole * width), used + ns
             cells = max(0, round(used / whole * width) - first)
-            line.add(GLYPHS[name] * min(cells, width - line.width), "user" if name == "prefill" else "")
+            line.add(GLYPHS[name] * min(cells, width - line.width), "user" if name in ("prefill", SERVER) else "")
             legend.append(f"{GLYPHS[name]} {name} {duration(ns)}")
         return [line, joined(legend, width)]
 
     def spans(self, request: RequestState, sample: SampleState | None) -> list[tuple[str, int]]:
         """(name, duration in ns) from submission to first paint, as far as it is known."""
+        if self.state.remote:
+            first = ttft_ns(request, sample)
+            return [] if sample is None or first is None else [(SERVER, first), *self._after_first(sample)]
         if sample is None or not sample.scheduled_ns:
             return []
         named = {stage.name: stage.ns for stage in stages(request, sample)}
         began = request.submitted_ns or sample.queued_ns or sample.scheduled_ns
         # Up to here the request was read, templated, tokenized and queued.
         spans = [("queue", max(0, sample.scheduled_ns - began)), ("prefill", named["prefill"] or 0)]
+        return spans + self._after_first(sample)
+
+    def _after_first(self, sample: SampleState) -> list[tuple[str, int]]:
+        """From the first token to its paint."""
+        spans: list[tuple[str, int]] = []
         if sample.first_received_ns and sample.first_token_ns:
             spans.append(("decode to first text", max(0, sample.first_text_ns - sample.first_token_ns)))
             spans.append(("transport", max(0, sample.first_received_ns - self.state.clock.here(sample.first_text_ns))))
@@ -127,6 +136,10 @@ class TimelinePanel(Panel):
         rows.append(_row("tok/s", (rate(speed) if speed else NONE, *rates)))
         if timings.total_ns:
             rows.append(Line(f"over {count(len(timings.total_ns))} finished replies", "dim"))
+        if self.state.remote:
+            rows.append(Line("measured here, from the command to the paint; the server's clock is not told", "dim"))
+            told = sample.finished.told if sample is not None and sample.finished is not None else {}
+            rows += [Line(f"told by the server: {name}, {words}", "dim") for name, words in told.items()]
         if self.state.clock.derived:
             rows.append(Line("transport is derived: the engine's clock is another one", "dim"))
         return rows

@@ -125,7 +125,7 @@ class TokenRow(Panel):
             elif sub == 1:
                 line.fit(self._marks(request, position, wide), wide, style).add(" ")
             else:
-                line.fit("" if token is None else str(token.id), wide, style).add(" ")
+                line.fit("" if token is None or token.id < 0 else str(token.id), wide, style).add(" ")
         return line
 
     def _marks(self, request: RequestState, position: int, width: int) -> str:
@@ -153,13 +153,15 @@ class TokenRow(Panel):
         found, token = self._found, self._found.token
         if token is None:
             return []
-        parts = [f"#{found.position} {quoted(token.piece, token.bytes, 24)}", f"id {token.id}", role_of(token)]
+        named = f"id {token.id}" if token.id >= 0 else "id not told"
+        parts = [f"#{found.position} {quoted(token.piece, token.bytes, 24)}", named, role_of(token)]
         if isinstance(token, Sampled):
             if token.logprob is not None:
                 parts.append(f"−ln p {max(0.0, -token.logprob):.2f}")
             if token.rank:
                 parts.append(f"rank {token.rank}")
-            parts.append("forced" if token.forced else f"drawn at {percent(token.prob)}")
+            drawn = "told by the server" if token.told else f"drawn at {percent(token.prob)}"
+            parts.append("forced" if token.forced else drawn)
         if token.bytes:
             parts.append(f"bytes {hexadecimal(token.bytes[:12])}{'…' if len(token.bytes) > 12 else ''}")
         if found.slot >= 0:

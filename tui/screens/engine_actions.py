@@ -23,30 +23,46 @@ from .dialogs import ValueDialog
 class EngineActions(MainBase):
     """Turn switches, set sampling, pause and step, send traffic, start the engine again."""
 
+    def _lacks(self, capability: str) -> bool:
+        """Whether what is loaded can't do something; then the reason is said."""
+        reason = self.session.state.lacks(capability)
+        if reason:
+            self.say(reason, "warning")
+        return bool(reason)
+
     def action_delivery(self) -> None:
         now = self.session.state.switches.delivery
         self.session.send(Configure(delivery="buffered" if now == "streamed" else "streamed"))
 
     def action_policy(self) -> None:
+        if self._lacks("switches"):
+            return
         now = self.session.state.switches.policy
         self.session.send(Configure(policy="static" if now == "continuous" else "continuous"))
 
     def action_prefix_cache(self) -> None:
-        self.session.send(Configure(prefix_cache=not self.session.state.switches.prefix_cache))
+        if not self._lacks("switches"):
+            self.session.send(Configure(prefix_cache=not self.session.state.switches.prefix_cache))
 
     def action_kv_reuse(self) -> None:
-        self.session.send(Configure(kv_reuse=not self.session.state.switches.kv_reuse))
+        if not self._lacks("switches"):
+            self.session.send(Configure(kv_reuse=not self.session.state.switches.kv_reuse))
 
     def action_pause(self) -> None:
-        self.session.send(Resume() if self.session.state.switches.paused else Pause())
+        if not self._lacks("pause"):
+            self.session.send(Resume() if self.session.state.switches.paused else Pause())
 
     def action_step(self) -> None:
+        if self._lacks("pause"):
+            return
         if self.session.state.switches.paused:
             self.session.send(StepOnce())
         else:
             self.session.send(Pause())
 
     def action_clear_cache(self) -> None:
+        if self._lacks("switches"):
+            return
         self.session.send(ClearCache())
         self.say("Cached pages without an owner are forgotten.")
 

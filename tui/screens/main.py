@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from ...engine.protocol import Event, Ready
+from ...engine.protocol import Event, Failed, Inspect, Ready
 from ..actions import ACTIONS, GROUPS, bindings
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
@@ -40,6 +40,7 @@ from .panel_actions import PanelActions
 from .tabs import PanelTabs
 from .topbar import TopBar, progress
 
+TOTALS_EVERY = 1.0  # seconds between two looks at a server's totals, while a panel shows them
 TURNS = 2  # paints in which every panel is drawn once
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
 GREETING = [
@@ -108,6 +109,14 @@ class MainScreen(ChatList, EngineActions, PanelActions):
             self.say("This is what you had not sent when the program ended last.")
         self.lay_out()
         self.path_changed()
+        self.set_interval(TOTALS_EVERY, self._ask_totals)
+
+    def _ask_totals(self) -> None:
+        """A server's totals cost it something: they are asked for only while they are looked at."""
+        state = self.session.state
+        told = state.remote and not state.lacks("metrics")
+        if told and any(panel.shows_totals for panel in self.query(Panel)):
+            self.session.send(Inspect())
 
     def on_descendant_focus(self) -> None:
         self._tell()
@@ -144,6 +153,8 @@ class MainScreen(ChatList, EngineActions, PanelActions):
     # ----------------------------------------------------------------------------------------- painting
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
+        if isinstance(event, Failed) and not event.fatal and not event.request:
+            self.say(f"{event.message} {event.action}".strip(), "error")
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()
@@ -212,6 +223,12 @@ class MainScreen(ChatList, EngineActions, PanelActions):
         if self.session.trouble is not None:
             sentence = " ".join(part for part in self.session.trouble if part)
             return [(f"✗ {sentence}", "state-failed"), ("R, or your next message, starts the engine again.", "dim")]
+        failure = self.session.state.failure
+        if self.session.state.card is None and isinstance(failure, Failed):
+            sentence = f"{failure.message} {failure.action}".strip()
+            waiting = self.session.state.loading
+            again = f"◌ {progress(waiting)}" if waiting is not None else ""
+            return [(f"✗ {sentence}", "state-failed"), (again, "state-busy")]
         if self.session.state.card is None:
             return [(f"◌ {progress(self.session.state.loading)}", "state-busy"), ("", ""), *GREETING]
         return [] if self.session.conversation.root.children else GREETING

@@ -12,6 +12,7 @@ from ..panels.line import Line
 from ..panels.panel import Panel
 from ..panels.units import count, rate, size
 from ..session import Session
+from ..state import SampleState
 
 _SHORT = 24  # cells of a reason that has a place in the bar
 
@@ -64,7 +65,7 @@ class TopBar(Panel, can_focus=False):
         if state.loading is not None or state.card is None:
             return [(f"◌ {progress(state.loading)}", "warn")]
         card = state.card
-        parts = [(card.name, "accent"), (f"{card.device} {card.precision}", "dim")]
+        parts = [(card.name, "accent"), (f"{card.device} {card.precision}".strip(), "dim")]
         if card.pages:
             parts.append((f"{count(card.pages)} pages", "dim"))
         if card.attention == "fallback":
@@ -84,11 +85,23 @@ class TopBar(Panel, can_focus=False):
         sample = request.samples.get(reply.sample) if request is not None and reply is not None else None
         if reply is None or request is None or sample is None:
             return ""
+        if self.state.remote:
+            return server_speed(reply.running, sample)
         if reply.running and sample.latest is None and request.prompt:
             return f"◌ prefill {sample.written}/{len(request.prompt)}"
         intervals = sample.intervals_ns(32) if reply.running else []
         speed = len(intervals) * 1e9 / sum(intervals) if sum(intervals) else sample.tokens_per_second()
         return f"{'●' if reply.running else '○'} {rate(speed)} tok/s" if speed else ""
+
+
+def server_speed(running: bool, sample: SampleState) -> str:
+    """The rate at which a server's reply comes in, by our clock: of tokens, where it tells them, else of pieces."""
+    took = sample.last_text_ns - sample.first_text_ns
+    number = sample.finished.generated_tokens if sample.finished is not None else sample.counted
+    if took <= 0 or number < 2:
+        return "◌ waiting for the server" if running and not sample.counted else ""
+    counted = bool(sample.tokens) or (sample.finished is not None and sample.finished.counted)
+    return f"{'●' if running else '○'} {rate((number - 1) * 1e9 / took)} {'tok/s' if counted else 'pieces/s'}"
 
 
 def progress(loading: LoadProgress | None) -> str:

@@ -21,6 +21,7 @@ from .pool import Flash, PoolState
 from .request import RequestPhase, RequestState
 from .sample import Chunk, SampleState
 from .selection import Resolved, Selection, TokenAt, page_tokens, resolve, selected_request
+from .server_load import ServerLoad
 from .timing import Clock, Shown, Timings, percentile
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Resolved",
     "SampleState",
     "Selection",
+    "ServerLoad",
     "Shown",
     "Timings",
     "TokenAt",
