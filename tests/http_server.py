@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -107,8 +108,8 @@ def llama_server(chat: Route | None = None) -> Routes:
     kind = "llama-server"
 
     def tokenize(request: Request) -> Answer:
-        words = request.json["content"].split(" ")
-        return plain({"tokens": [{"id": 100 + at, "piece": f"{word} "} for at, word in enumerate(words)]})
+        words = re.findall(r"<[^>]+>|\s|[^\s<]+", request.json["content"])
+        return plain({"tokens": [{"id": 100 + at, "piece": word} for at, word in enumerate(words)]})
 
     return {
         ("GET", "/v1/models"): recorded(kind, "models"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -163,14 +164,15 @@ class Asking:
     async def _read(self, response: httpx2.Response, reply: Reply, logprobs_asked: bool) -> bool:
         """Read events until the server says that it is done; False: it hung up before."""
         reader = EventReader()
-        async for piece in response.aiter_bytes():
-            self._heard = time.monotonic()
-            for event in reader.feed(piece):
-                if self._event(event, reply):
-                    return True
-            if logprobs_asked and reply.logprobs_told is False:
-                logprobs_asked = False
-                self._no_logprobs()
+        with contextlib.suppress(httpx2.TransportError):  # cut: what had come whole still counts
+            async for piece in response.aiter_bytes():
+                self._heard = time.monotonic()
+                for event in reader.feed(piece):
+                    if self._event(event, reply):
+                        return True
+                if logprobs_asked and reply.logprobs_told is False:
+                    logprobs_asked = False
+                    self._no_logprobs()
         for event in reader.end():
             if self._event(event, reply):
                 return True

@@ -1,0 +1,120 @@
+"""Addresses however they are spelled, and keys that show nowhere."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+from cutaway.engine.errors import SettingError
+from cutaway.engine.remote import keys
+from cutaway.engine.remote.address import parse, root_of
+from cutaway.engine.remote.keys import Key, KeyMissing
+from cutaway.tui.commands import servers
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRET = "sk-cutaway-0123456789abcdef"
+
+
+@pytest.mark.parametrize("text", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "h:1", "h:1/v1//"])
+def test_oa_14_every_spelling_leads_to_v1_first(text: str):
+    assert parse(text).bases[0] == "http://h:1/v1"
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("http://h/proxy/openai", "http://h/proxy/openai/v1"),
+        ("https://h/api/v1/chat/completions", "https://h/api/v1"),
+        ("http://h:1/v1/models", "http://h:1/v1"),
+        ("http://[::1]:8000", "http://[::1]:8000/v1"),
+    ],
+)
+def test_a_proxys_path_and_an_endpoint_are_understood(text: str, first: str):
+    assert parse(text).bases[0] == first
+
+
+def test_what_the_server_keeps_for_itself_lies_beside_v1():
+    assert root_of("http://h/p/v1") == "http://h/p"
+    assert root_of("http://h/p") == "http://h/p"
+
+
+@pytest.mark.parametrize("text", ["", "ftp://h", "http://", "http://h:no", "http://h/v1?key=1", "http://h#x"])
+def test_what_is_no_address_is_told_with_an_example(text: str):
+    with pytest.raises(SettingError) as told:
+        parse(text)
+    assert told.value.action
+
+
+def test_a_password_in_the_address_is_refused_and_not_quoted():
+    with pytest.raises(SettingError) as told:
+        parse(f"http://user:{SECRET}@h/v1")
+    assert SECRET not in str(told.value)
+    assert "--key-env" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "loopback"),
+    [("localhost:1", True), ("127.0.0.2:1", True), ("[::1]:1", True), ("gpu-box:1", False), ("10.0.0.1:1", False)],
+)
+def test_this_machine_is_known_so_that_no_proxy_is_asked(text: str, loopback: bool):
+    assert parse(text).loopback is loopback
+
+
+# ----------------------------------------------------------------------------------------------------- keys
+
+
+def test_a_named_variable_comes_first_and_must_be_set():
+    address = parse("gpu-box:1")
+    environment = {"MINE": SECRET, "CUTAWAY_API_KEY": "other-key-entirely"}
+    assert keys.find(address, "MINE", environment).secret == SECRET
+    assert keys.find(address, "", environment).source == "$CUTAWAY_API_KEY"
+    with pytest.raises(KeyMissing, match="YOURS"):
+        keys.find(address, "YOURS", environment)
+
+
+def test_openais_key_goes_to_openai_alone():
+    environment = {"OPENAI_API_KEY": SECRET}
+    assert keys.find(parse("https://api.openai.com"), "", environment).secret == SECRET
+    assert keys.find(parse("gpu-box:1"), "", environment).secret == ""
+
+
+def test_the_keyring_is_asked_for_the_servers_origin(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    ring = types.ModuleType("keyring")
+    ring.get_password = lambda service, account: asked.append((service, account)) or SECRET  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    assert keys.find(parse("http://gpu-box:1/v1"), "", {}) == Key(SECRET, "the keyring")
+    assert asked == [("cutaway", "http://gpu-box:1")]
+
+
+def test_a_key_that_no_header_can_carry_is_refused_without_quoting_it():
+    with pytest.raises(KeyMissing) as told:
+        keys.find(parse("h:1"), "MINE", {"MINE": "caf\u00e9-secret"})
+    assert "secret" not in str(told.value)
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.integers(8, len(SECRET)))
+def test_the_key_and_every_telling_beginning_of_it_are_redacted(before: str, after: str, size: int):
+    shown = Key(SECRET).redact(f"{before} {SECRET[:size]} {after} {SECRET}")
+    assert SECRET[:8] not in shown.replace(before, "").replace(after, "") or SECRET[:8] in before + after
+
+
+def test_a_key_shows_in_no_representation():
+    assert SECRET not in repr(Key(SECRET))
+
+
+# ------------------------------------------------------------------------------------------------ the flag
+
+
+def test_fr_02_the_flag_takes_an_address_or_a_name(monkeypatch: pytest.MonkeyPatch):
+    entry = servers.Server("http://gpu-box:8000/v1", "big", "BOX_KEY")
+    monkeypatch.setattr(servers, "named", lambda: {"box": entry})
+    assert servers.resolve("") is None
+    assert servers.resolve("box") == entry
+    assert servers.resolve("box", model="small") == servers.Server(entry.url, "small", "BOX_KEY")
+    assert servers.resolve("localhost:8000", "m", "K") == servers.Server("localhost:8000", "m", "K")
+    assert entry.command()[-4:] == ["--server", entry.url, "--key-env", "BOX_KEY"]
+    with pytest.raises(SettingError, match=r"bax.*box"):
+        servers.resolve("bax")
