@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..state import EngineState
 from .glyphs import bar, sparkline
-from .line import Line, joined, wrap
+from .line import Line, wrap
 from .units import count, percent, rate
 
 _NAME = 10  # cells
@@ -22,14 +22,12 @@ def load_rows(state: EngineState, width: int) -> list[Line]:
         rows.append(_series(name, field, state, width))
     ours = sum(1 for request in state.requests.values() if not request.done)
     rows.append(Line().fit("of these", _NAME, "dim").add(f"{count(ours)} asked from here"))
-    speeds = []
     for name, field in (("read", "prompt_tokens"), ("written", "generation_tokens")):
         per_second = load.rate(field)
+        line = _number(name, field, state)
         if field not in newest.untold:
-            now = "" if per_second is None else f" ({rate(per_second)} tok/s)"
-            speeds.append(f"{name} {count(getattr(newest, field))}{now}")
-    if speeds:
-        rows.append(joined(["tokens    " + speeds[0], *speeds[1:]], width))
+            line.add(" tokens" + ("" if per_second is None else f", {rate(per_second)} a second"))
+        rows.append(line)
     rows.append(_number("preempted", "num_preemptions", state))
     if "requests_finished" not in newest.untold:
         rows.append(_number("finished", "requests_finished", state))

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from ...engine.protocol import Delivery
 from ..state import RequestState, SampleState, Shown
 from .glyphs import sparkline
-from .line import Line, joined
+from .line import Line, joined, wrap
 from .panel import Panel
 from .stages import queued_ns, stages, ttft_ns
 from .units import count, duration, rate
@@ -37,7 +37,7 @@ class TimelinePanel(Panel):
         rows = self._spans(request, sample, width)
         rows += self._intervals(sample, width)
         rows += self._deliveries(width)
-        return rows + self._totals(request, sample)
+        return rows + self._totals(request, sample, width)
 
     def _spans(self, request: RequestState, sample: SampleState | None, width: int) -> list[Line]:
         """Submission to first paint, each span as long as its share."""
@@ -116,7 +116,7 @@ class TimelinePanel(Panel):
             line.add("".join(bar), "assistant")
         return line.add(facts)
 
-    def _totals(self, request: RequestState, sample: SampleState | None) -> list[Line]:
+    def _totals(self, request: RequestState, sample: SampleState | None, width: int) -> list[Line]:
         timings = self.state.timeline
         intervals = sample.intervals_ns() if sample is not None else []
         ttft = ttft_ns(request, sample)
@@ -137,9 +137,11 @@ class TimelinePanel(Panel):
         if timings.total_ns:
             rows.append(Line(f"over {count(len(timings.total_ns))} finished replies", "dim"))
         if self.state.remote:
-            rows.append(Line("measured here, from the command to the paint; the server's clock is not told", "dim"))
+            sentence = "measured here, from the command to the paint; the server's own clock is not told"
+            rows += [Line(part, "dim") for part in wrap(sentence, width)]
             told = sample.finished.told if sample is not None and sample.finished is not None else {}
-            rows += [Line(f"told by the server: {name}, {words}", "dim") for name, words in told.items()]
+            for name, words in told.items():
+                rows += [Line(part, "dim") for part in wrap(f"told by the server: {name}, {words}", width)]
         if self.state.clock.derived:
             rows.append(Line("transport is derived: the engine's clock is another one", "dim"))
         return rows
