@@ -13,7 +13,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from . import cuda_attention
 from .batch import Batch, Span
+from .cuda_attention import Ragged
 from .kv_cache import KVCache, LayerShape
 
 NAME = "cutaway_paged"
@@ -29,6 +31,9 @@ class AttentionContext:
     batch: Batch | None
     cache: KVCache | None
     shapes: dict[int, LayerShape]
+    by_row: bool = False  # every row by itself, so that its bits depend on no other
+    ragged: Ragged | None = None  # instead of `batch`: all rows in one call (cuda_attention.py)
+    slots: torch.Tensor | None = None  # [T] int64, with `ragged`
 
 
 def paged_attention(
@@ -50,6 +55,11 @@ def paged_attention(
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))  # [T, heads or kv_heads, width]
     rule = Rule(scaling if scaling is not None else q.shape[-1] ** -0.5, sliding_window, softcap, s_aux)
+    if cutaway.cache is not None and cutaway.ragged is not None and cutaway.slots is not None:
+        if not rule.plain:
+            raise RuntimeError("attention in one call knows neither a soft cap nor sinks")
+        cutaway.cache.write(layer, cutaway.slots, k, v)
+        return cuda_attention.varlen(q, cutaway.cache, layer, cutaway.ragged, rule.scale, rule.window)[None], None
     if cutaway.cache is None or cutaway.batch is None:
         cutaway.shapes[layer] = (k.shape[1], k.shape[2], v.shape[2])
         return _attend_span(q, k, v, 0, rule)[None], None
@@ -57,6 +67,9 @@ def paged_attention(
     cache, batch = cutaway.cache, cutaway.batch
     cache.write(layer, batch.slots, k, v)
     out = torch.empty(*q.shape[:2], v.shape[2], dtype=q.dtype, device=q.device)
+    if cutaway.by_row:
+        _attend_by_row(out, q, layer, cache, batch, rule)
+        return out[None], None
     if batch.decodes:
         out[: batch.decodes] = _attend_decodes(q[: batch.decodes], layer, cache, batch, rule)
     for span in batch.spans:
@@ -125,6 +138,34 @@ def _attend_decodes(q: torch.Tensor, layer: int, cache: KVCache, batch: Batch, r
         sinks = None if rule.sinks is None else rule.sinks.view(1, k.shape[1], -1, 1)
         out = _spelled_out(folded, k, v, mask, sinks, rule)
     return out.reshape(rows, heads, v.shape[-1])
+
+
+def _attend_by_row(out: torch.Tensor, q: torch.Tensor, layer: int, cache: KVCache, batch: Batch, rule: Rule) -> None:
+    """Fill out [T, H, Dv] from q [T, H, D], each row over exactly the context that it sees."""
+    for row in range(batch.decodes):
+        length = int(batch.lengths[row])
+        pages = batch.page_table[row, : -(-length // cache.page_size)]
+        k, v = cache.read(layer, pages, None)
+        out[row] = _attend_row(q[row], k[:length], v[:length], rule)
+    for span in batch.spans:
+        k, v = cache.read(layer, span.pages, span.first)
+        for offset in range(span.count):
+            length = span.start + offset + 1
+            out[span.row + offset] = _attend_row(q[span.row + offset], k[:length], v[:length], rule)
+
+
+def _attend_row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rule: Rule) -> torch.Tensor:
+    """q [H, D], the last of the positions that k and v [length, Hkv, .] hold. Returns [H, Dv]."""
+    low = 0 if rule.window is None else max(0, len(k) - rule.window)
+    kh = k[low:].transpose(0, 1)[None].to(q.dtype)  # [1, Hkv, C, D]
+    vh = v[low:].transpose(0, 1)[None].to(q.dtype)
+    folded = q.view(1, k.shape[1], -1, q.shape[-1])  # [1, Hkv, G, D]
+    if rule.plain:
+        out = F.scaled_dot_product_attention(folded, kh, vh, scale=rule.scale)
+    else:
+        sinks = None if rule.sinks is None else rule.sinks.view(1, k.shape[1], -1, 1)
+        out = _spelled_out(folded, kh, vh, None, sinks, rule)
+    return out.reshape(q.shape[0], -1)
 
 
 def _spelled_out(

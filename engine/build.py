@@ -65,6 +65,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         attention="paged" if paged else "fallback",
         attention_note="" if paged else fallback,
         kernel=served.kernel,
+        deterministic=served.deterministic,
         step_bytes=served.step_bytes,
         end_ids=tuple(sorted(tokenizer.end_ids)),
         bos_id=tokenizer.bos_id,

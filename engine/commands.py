@@ -51,6 +51,7 @@ class Load(Command, frozen=True):
     token_budget: int = 512  # positions computed a step, at most
     window: int = 0  # 0: the model's own
     offline: bool = False
+    deterministic: bool = False  # a seeded request has the same bits alone and among any others
     chat_template: str = ""  # a named built-in template, where the model has none
 
 

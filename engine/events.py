@@ -61,6 +61,7 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     attention: Literal["paged", "fallback", "remote"]
     attention_note: str = ""
     kernel: str = ""  # which matrix product serves decode
+    deterministic: bool = False  # a request has the same bits alone and among any others
     step_bytes: int = 0  # of weights, read by a decode step of one sequence; 0: not known
     end_ids: tuple[int, ...] = ()
     bos_id: int | None = None

@@ -105,17 +105,17 @@ def run_rows(step: NativeStep, plan: StepPlan) -> torch.Tensor:
     return logits[0] if len(logits) == 1 else torch.cat(logits)
 
 
-def forward(model: torch.nn.Module, batch: Batch, cache: KVCache) -> torch.Tensor:
+def forward(model: torch.nn.Module, batch: Batch, cache: KVCache, by_row: bool = False) -> torch.Tensor:
     """The transformers model over one packed batch: logits [R, vocabulary] of `batch.logit_rows`.
 
     No cache object is passed and no mask is registered: keys and values go to `cache`, and `position_ids` places
-    every row. Only the wanted rows go through the vocabulary head.
+    every row. Only the wanted rows go through the vocabulary head. `by_row`: every position attends by itself.
     """
     out = model(
         input_ids=batch.ids,
         position_ids=batch.positions,
         use_cache=False,
         logits_to_keep=batch.logit_rows,
-        cutaway=AttentionContext(batch, cache, {}),
+        cutaway=AttentionContext(batch, cache, {}, by_row),
     )
     return out.logits[0]

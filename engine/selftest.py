@@ -100,17 +100,19 @@ def compare(
     reference: Reference,
     quantised: bool,
     fast: bool,
+    make_runner: Callable[[KVCache], PagedRunner] | None = None,
 ) -> SelfTest:
     """The reference against the same model through pages.
 
-    `serving` tells the page size and dtype to test with; `fast` includes the model's fast decode step.
+    `serving` tells the page size and dtype to test with; `fast` includes the model's fast decode step. `make_runner`
+    replaces the usual runner.
     """
     tolerance = QUANTISED_TOLERANCE if quantised else TOLERANCE.get(next(model.parameters()).dtype, 0.05)
 
     def runner(cache: KVCache) -> PagedRunner:
         return PagedRunner(model, cache, DecodeStep.build(model, cache)[0] if fast else None)
 
-    return through_pages(runner, shapes, serving, reference, tolerance)
+    return through_pages(make_runner or runner, shapes, serving, reference, tolerance)
 
 
 @torch.inference_mode()

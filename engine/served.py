@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from . import attention, blueprint, kernel_choice, kernels, memory, memory_speed
 from .decode_step import DecodeStep, NativeStep
 from .errors import LoadCancelled
 from .fallback import FallbackRunner
+from .invariant import ROWS, InvariantRunner, fix_rows
 from .kv_cache import KVCache
 from .models import LocalModel
 from .protocol import Load, LoadProgress, SelfTest
@@ -40,6 +42,7 @@ class Served:
     pages: int
     page_bytes: int
     test: SelfTest | None
+    deterministic: bool = False  # a request's bits depend on no other
     reason: str = ""  # why it is not served from pages
 
 
@@ -97,6 +100,7 @@ def _by_blueprint(
         pages=len(cache.keys[0]) // load.page_size,
         page_bytes=page_bytes,
         test=test,
+        deterministic=True,
     )
 
 
@@ -140,8 +144,12 @@ def _by_transformers(
             step, note = None, "the fast decode step failed its self-test"
             test = selftest.compare(model, shapes, cache, reference, precision == "int8", False)
         kernel = step.kernel if step is not None else f"{kernel}; {note}"
-        reason = "" if test.passed else test.reason
         runner = PagedRunner(model, cache, step)
+        if load.deterministic and not isinstance(step, NativeStep):
+            made = functools.partial(InvariantRunner, model, together=fix_rows(model))
+            test = selftest.compare(model, shapes, cache, reference, precision == "int8", False, made)
+            runner, kernel = made(cache), f"torch {precision}, in blocks of {ROWS} rows"
+        reason = "" if test.passed else test.reason
         if sketch is not None and test.passed and isinstance(step, NativeStep):
             drawn = blueprint.of(model, step, parameters, trained, shapes, reference)
             if drawn is not None:
@@ -163,5 +171,6 @@ def _by_transformers(
         pages=pages,
         page_bytes=page_bytes,
         test=test,
+        deterministic=load.deterministic or (isinstance(runner, PagedRunner) and isinstance(runner.decode, NativeStep)),
         reason=reason,
     )

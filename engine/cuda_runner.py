@@ -1,0 +1,96 @@
+"""Runs a plan on a CUDA device: prompts and decodes in one ragged forward, pure decode steps as recorded graphs.
+
+Whatever goes to the device goes in one copy from pinned memory, and nothing here waits for the device: the sampler
+does, with its one copy back. So of a step's times "run" is what it took to launch, and "sample" holds the wait.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from . import cuda_attention
+from .attention import AttentionContext
+from .cuda_attention import Ragged
+from .cuda_graphs import DecodeGraphs, Record, Rows, sizes
+from .kv_cache import KVCache
+from .plan import StepPlan, Work
+from .runner import PagedRunner
+
+
+class CudaRunner(PagedRunner):
+    """The transformers model over pages that `varlen` reads in place. The cache has a page more than the pool."""
+
+    def __init__(self, model: torch.nn.Module, cache: KVCache) -> None:
+        super().__init__(model, cache)
+        self.graphs: DecodeGraphs | None = None
+
+    @torch.inference_mode()
+    def record(self, record: Record, lanes: int, window: int) -> str:
+        """Record decode steps of up to `lanes` rows and `window` positions. Returns why not, if not."""
+        size = self.cache.page_size
+        scratch = len(next(iter(self.cache.keys.values()))) // size - 1
+        graphs = DecodeGraphs(self._step, sizes(lanes), -(-window // size), size, scratch, self.device)
+        note = graphs.record(record)
+        self.graphs = None if note else graphs
+        return note
+
+    @torch.inference_mode()
+    def run(self, plan: StepPlan) -> Tensor:
+        """As `PagedRunner.run`."""
+        if plan.copies:
+            self.cache.copy_pages(plan.copies)
+        if self.graphs is not None and self.graphs.fits(plan.work):
+            logits = self.graphs.run(plan.work)
+            wanted = [row for row, work in enumerate(plan.work) if work.samples]
+            return logits if len(wanted) == len(logits) else logits[wanted]
+        return self._forward(*pack(plan, self.cache.page_size, self.device))
+
+    def _step(self, rows: Rows) -> Tensor:
+        every = torch.arange(len(rows.ids), device=self.device)
+        return self._forward(rows.ids, rows.positions, rows.slots, every, rows.ragged)
+
+    def _forward(self, ids: Tensor, positions: Tensor, slots: Tensor, logit_rows: Tensor, ragged: Ragged) -> Tensor:
+        """Tensors [T] of any integer type, `logit_rows` [R]: logits [R, vocabulary]."""
+        out = self.model(
+            input_ids=ids.long()[None],
+            position_ids=positions.long()[None],
+            use_cache=False,
+            logits_to_keep=logit_rows.long(),
+            cutaway=AttentionContext(None, self.cache, {}, slots=slots.long(), ragged=ragged),
+        )
+        return out.logits[0]
+
+
+def pack(plan: StepPlan, page_size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Ragged]:
+    """A plan as ids [T], positions [T], slots [T], rows whose logits are wanted [R], and the ragged batch.
+
+    All of it is one copy to the device.
+    """
+    works: tuple[Work, ...] = plan.work
+    ends = list(itertools.accumulate(work.count for work in works))
+    width = max(-(-work.end // page_size) for work in works)
+    tables = [[*work.block_table[:width], *[0] * (width - len(work.block_table))] for work in works]
+    parts: list[list[int]] = [
+        [token for work in works for token in work.token_ids],
+        [position for work in works for position in range(work.start, work.end)],
+        [slot for work in works for slot in work.slots],
+        [end - 1 for end, work in zip(ends, works, strict=True) if work.samples],
+        [0, *ends],
+        [work.end for work in works],
+        [page for table in tables for page in table],
+    ]
+    flat = torch.tensor([n for part in parts for n in part], dtype=torch.int32, pin_memory=device.type == "cuda")
+    ids, positions, slots, wanted, starts, used, table = flat.to(device, non_blocking=True).split(
+        [len(part) for part in parts]
+    )
+    longest = max(work.count for work in works), max(work.end for work in works)
+    return ids, positions, slots, wanted, Ragged(starts, used, table.view(len(works), width), *longest)
+
+
+def build(model: torch.nn.Module, cache: KVCache, heads: int) -> tuple[CudaRunner | None, str]:
+    """The runner for this device, or None and why the general one serves."""
+    reason = cuda_attention.problem(cache, heads)
+    return (None, reason) if reason else (CudaRunner(model, cache), "")
