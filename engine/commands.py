@@ -76,6 +76,7 @@ class Submit(Command, frozen=True):
     fit: bool = True  # leave out whole oldest turns when the window is too small, and say so
     continue_last: bool = False  # the last message is the assistant's, unfinished: go on writing it
     json_schema: str = ""  # JSON text that the reply must fit; only servers can hold a reply to it
+    template: str = ""  # another chat template than the model's: one of its own others, or a built-in one, by name
 
 
 class Fork(Command, frozen=True):

@@ -79,7 +79,7 @@ class Intake:
             reserve=self._reserve(settings) if command.fit else 1,
             fit=command.fit,
             continue_last=command.continue_last,
-            template=self.template,
+            template=command.template or self.template,
         )
         if not prompt.ids:
             raise PromptError("The prompt is empty: there is no token to start from.")

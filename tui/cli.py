@@ -22,6 +22,7 @@ COMMANDS = {  # in the order of the help: name -> what it does
     "chats": "List, search, show, export and import the chats that were kept.",
     "models": "List, fetch, find and remove models.",
     "bench": "Measure how fast the engine is on this machine.",
+    "tour": "Follow one request through the engine, chapter by chapter.",
     "replay": "Play a recorded conversation back.",
     "doctor": "Look at this machine, measure it, and say what to do about what is wrong.",
     "completion": "Let a shell complete commands, models and chats.",

@@ -128,6 +128,10 @@ class EngineState:
         state = self.requests.get(owner) or self.requests.get(owner.rpartition("/")[0])
         return state.letter if state else "?"
 
+    def reserve_letter(self, request: str) -> None:
+        """Give a request that is still to come the next free letter."""
+        self._letters.number(request)
+
     # ------------------------------------------------------------------------------------------- the engine
 
     def _welcome(self, event: Welcome, received_ns: int) -> None:
