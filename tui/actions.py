@@ -80,6 +80,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("clear_cache", "Forget the cached pages", "", "C", "engine"),
     Action("restart", "Start the engine again", "", "R", "engine"),
     Action("keys", "All keys", "f1", "question_mark", "program"),
+    Action("tour", "The tour: one request through the engine, chapter by chapter", "", "g", "program"),
     Action("theme", "Next theme", "", "ampersand", "program"),
     Action("quit", "Quit", "ctrl+q", "", "program"),
 )

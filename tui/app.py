@@ -17,7 +17,6 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
 from ..engine import places
-from .actions import ACTIONS
 from .chat.composer import Composer
 from .chat.drafts import Drafts, History
 from .chat.visible import visible
@@ -74,8 +73,8 @@ class CutawayApp(App[None]):
         return [*filters, Colourless()] if self.colourless else filters
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        for action in ACTIONS:
-            if action.palette and isinstance(screen, MainScreen):
+        for action in getattr(screen, "PALETTE", ()):
+            if action.palette:
                 keys = " or ".join(key for key in (action.keys, action.letters) if key)
                 yield SystemCommand(action.title, keys, partial(screen.run_action, action.name))
         for name in sorted(self.our_themes):
@@ -120,7 +119,11 @@ class CutawayApp(App[None]):
 
 async def run_session(session: Session, state_folder: Path | None = None, theme: str = "") -> int:
     """Show the session until the reader quits; returns the exit status. The engine is ended in any case."""
-    app = CutawayApp(session, state_folder, theme)
+    return await run_app(CutawayApp(session, state_folder, theme))
+
+
+async def run_app(app: CutawayApp) -> int:
+    """Run an application until it ends; returns the exit status. Its engine is ended in any case."""
     loop = asyncio.get_running_loop()
     for name in SIGNALS:
         number = getattr(signal, name, None)

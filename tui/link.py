@@ -46,6 +46,11 @@ class EngineLink:
         """Start the engine again after its death."""
         self._again.set()
 
+    def load_again(self) -> None:
+        """Ask a running engine once more for a model that it could not load."""
+        if self.alive and not self.ready:
+            self._outgoing.put_nowait(self.load)
+
     async def run(self) -> None:
         """Start, load and listen, again and again, until cancelled."""
         while True:

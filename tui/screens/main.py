@@ -63,6 +63,7 @@ class MainScreen(ChatList, EngineActions, PanelActions):
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     AUTO_FOCUS = "#composer"
+    PALETTE = ACTIONS
 
     def __init__(self, session: Session, history: History | None = None, drafts: Drafts | None = None) -> None:
         super().__init__(session)
@@ -275,6 +276,11 @@ class MainScreen(ChatList, EngineActions, PanelActions):
             *((f"In the panel: {panel.TITLE}", panel) for panel in _PANELS.values()),
         ]
         self.app.push_screen(KeysScreen(groups + [(title, bindings_of(owner)) for title, owner in widgets]))
+
+    def action_tour(self) -> None:
+        from ..tour.app import open_tour  # takes its time, and not everyone wants it
+
+        open_tour(self)
 
     def action_theme(self) -> None:
         names = sorted(name for name in self.app.available_themes if name in self.app_themes)

@@ -71,6 +71,8 @@ class Chapter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: list[str] = []
     needs: list[str] = []  # capabilities of the model card without which it can't run
     line: SummaryLine = ""  # of the summary at the end
+    headline: str = ""  # key of the figure that stands for the chapter in the short summary; empty: the first
+    words: dict[str, str] = {}  # that appear here first, on the panels too, and what they mean
     name: str = ""
 
     def setting(self, key: str) -> Setting:
@@ -98,6 +100,7 @@ def read_chapter(name: str, text: str, where: str = "") -> Chapter:
         "rows must be from 1 to 7": not 1 <= len(keys) <= 7,
         "two rows have the same key": len(set(keys)) < len(keys),
         "both settings have the same key": chapter.settings[0].key == chapter.settings[1].key,
+        f"headline {chapter.headline!r} is no row's key": bool(chapter.headline) and chapter.headline not in keys,
         f"panels must be one to three of {', '.join(PANELS)}": not 1 <= len(chapter.panels) <= 3
         or not set(chapter.panels) <= set(PANELS),
     }

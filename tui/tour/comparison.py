@@ -29,13 +29,15 @@ def shown_figure(row: Row, figure: Figure) -> str:
 
 def comparison(chapter: Chapter, mark: Mark, chosen: str, width: int) -> list[Line]:
     """A head with the two settings, and a row for each figure; what was not tried yet is a dash."""
-    column = max(10, min(26, (width - 24) // 2))
+    names = max(len(row.name) for row in chapter.rows)
+    column = max(8, min(26, (width - min(names, 32) - 2) // 2))
     first = max(8, width - 2 * column - 2)
     head = Line().fit("compared", first, "dim")
     for setting in chapter.settings:
         tried = "✓" if setting.key in mark.outcomes else "○"
         style = "strong" if setting.key == chosen else "dim"
-        head.add(" ").fit(f"{tried} {setting.name}", column, style, right=True)
+        name = f"{tried} {setting.name}"
+        head.add(" ").fit(name if len(name) <= column else setting.name, column, style, right=True)
     lines = [head]
     for row in chapter.rows:
         line = Line().fit(row.name, first)

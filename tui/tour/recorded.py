@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import os
 import time
 from collections.abc import AsyncIterator
@@ -95,7 +96,7 @@ class RecordedTour:
         before = [entry.message for entry in entries[: cuts[0] if cuts else 0]]
         self._head = [message for message in before if not isinstance(message, Command)]
         self._switched = next((message for message in self._head if isinstance(message, Configured)), None)
-        runs = [Run(entries[begin:end]) for begin, end in zip(cuts, [*cuts[1:], len(entries)], strict=True)]
+        runs = [Run(entries[begin:end]) for begin, end in itertools.pairwise([*cuts, len(entries)])]
         self._runs = {run.key: run for run in runs if run.key}
         if not self._runs:
             raise TraceError(f"{self.path} holds no tour.", "Record one with cutaway tour --check --trace FILE.")

@@ -257,14 +257,15 @@ class Stage:
         requests are the script's own; the one called "mine" is what the panels follow.
         """
         view = self._view()
+        given = tuple(Message("user", m) if isinstance(m, str) else m for m in messages)
         settings: dict[str, object] = {"temperature": 0.0, "seed": SEED, "max_tokens": most, "candidates": 0}
         if name == "mine":
-            view.mine = name
+            view.mine, view.messages = name, given
             settings["candidates"] = 8
             view.selection.select_request(view.full(name))
         submit = Submit(
             view.full(name),
-            messages=tuple(Message("user", m) if isinstance(m, str) else m for m in messages),
+            messages=given,
             text=text,
             settings=SamplingSettings(**{**settings, **sampling}),  # pyright: ignore[reportArgumentType]
             samples=samples,

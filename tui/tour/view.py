@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...engine.protocol import Event, Step, TextDelta
+from ...engine.protocol import Event, Message, Step, TextDelta
 from ..session import Session
 from ..state import EngineState, RequestState, SampleState, Selection
 
@@ -19,6 +19,7 @@ class View:
     selection: Selection = dataclasses.field(default_factory=Selection)
     steps: list[Step] = dataclasses.field(default_factory=list)  # iterations in which something ran
     texts: list[TextDelta] = dataclasses.field(default_factory=list)
+    messages: tuple[Message, ...] = ()  # of the reader's own request
     mine: str = ""  # the name of the reader's own request
     over: bool = False
 

@@ -1,0 +1,60 @@
+"""A picture of every run, kept in the state folder so that the tour can be saved at its end, also on another day."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.segment import Segment, Segments
+
+from ..panels.line import Line
+from ..panels.panel import Panel
+
+WIDTH, HEIGHT = 96, 20  # cells of a picture at most
+
+
+def picture(panel: Panel, title: str, name: str) -> str:
+    """SVG of a mounted panel as it would be drawn in an area of our size; `name` is its id."""
+    rows = _rows(panel)
+    console = Console(
+        width=WIDTH,
+        height=len(rows),
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        record=True,
+        legacy_windows=False,
+    )
+    for row in rows:
+        console.print(Segments([*row.strip(WIDTH, panel.look), Segment.line()]), end="", soft_wrap=True)
+    # The cells are the terminal's: no font may join "<|" and "|>" into one sign.
+    style = CONSOLE_SVG_FORMAT.replace("-matrix {{", "-matrix {{\n        font-variant-ligatures: none;", 1)
+    return console.export_svg(title=title, unique_id=f"cutaway-{name}", code_format=style)
+
+
+def _rows(panel: Panel) -> list[Line]:
+    sentence = (panel.state.lacks(panel.CAPABILITY) if panel.CAPABILITY else "") or panel.waiting()
+    if sentence:
+        return [Line(sentence, "dim")]
+    many = panel.measure(WIDTH, HEIGHT)
+    pinned = panel.pinned(WIDTH, HEIGHT)
+    rows = [panel.row(y, WIDTH) for y in range(min(many, HEIGHT - len(pinned)))] + pinned
+    panel.repaint()  # back to its own size
+    return rows or [Line()]
+
+
+def keep_picture(folder: Path | None, name: str, title: str, panel: Panel) -> None:
+    """Write a run's picture. Raises `OSError`."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.svg").write_text(picture(panel, title, name), encoding="utf-8")
+
+
+def forget_pictures(folder: Path | None) -> None:
+    """Pictures of another question or model tell nothing of this one."""
+    for file in folder.glob("*.svg") if folder is not None and folder.is_dir() else ():
+        with contextlib.suppress(OSError):
+            file.unlink()
