@@ -9,8 +9,9 @@ from pathlib import Path
 FILE = Path(__file__).with_name("RESULTS.md")
 
 
-def replace_section(name: str, text: str, file: Path = FILE) -> None:
+def replace_section(name: str, text: str, file: Path | None = None) -> None:
     """Put `text` in place of the section called `name`, or at the end if there is none, in one step."""
+    file = file or FILE
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     whole = file.read_text(encoding="utf-8") if file.exists() else "# Results\n"
     section = f"{begin}\n{text.strip()}\n{end}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
 import torch
 
-from . import kernel_choice
+from . import cuda_attention, kernel_choice
 from .core import EngineCore
 from .errors import SettingError
 from .intake import Intake, Limits
@@ -22,6 +23,7 @@ from .tokenizer import Tokenizer, load_tokenizer
 
 Emit = Callable[[AnyEvent], None]
 
+PAGE_SIZES = {"cpu": 16, "cuda": cuda_attention.PAGE_SIZE}  # tokens
 EVERYTHING = ("tokens", "candidates", "timeline", "lanes", "pause", "switches", "delivery", "abort")
 PAGED_ONLY = ("pages", "prefix", "prefill", "fork", "samples")
 
@@ -36,6 +38,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     local = resolve(load.model, offline=load.offline, progress=progress, cancelled=cancelled)
     progress(LoadProgress("weights", note=local.name))
     device = pick_device(load.device)
+    load = msgspec.structs.replace(load, page_size=load.page_size or PAGE_SIZES.get(device.type, 16))
     tokenizer = load_tokenizer(local.folder)
     served, precision = make(load, local, device, progress, cancelled)
     progress(LoadProgress("calibrate"))
@@ -97,7 +100,7 @@ def assemble(card: ModelCard, tokenizer: Tokenizer, runner: Runner, emit: Emit, 
 def check(load: Load) -> None:
     """Raise `SettingError` for engine settings out of range."""
     ranges = {
-        "page_size": (1, 1024),
+        "page_size": (0, 1024),
         "pages": (0, 2**24),
         "max_lanes": (1, 1024),
         "token_budget": (1, 65536),

@@ -40,7 +40,9 @@ class Unrecorded:
 
 
 def record_on(device: torch.device) -> Record:
-    """A recorder of CUDA graphs that share their memory: only one of them runs at a time."""
+    """A recorder of CUDA graphs that share their memory: only one of them runs at a time. Elsewhere, `Unrecorded`."""
+    if device.type != "cuda":
+        return Unrecorded
     pool = torch.cuda.graph_pool_handle()
 
     def record(work: Callable[[], None]) -> Graph:

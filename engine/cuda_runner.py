@@ -6,18 +6,22 @@ does, with its one copy back. So of a step's times "run" is what it took to laun
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 
 import torch
 from torch import Tensor
 
-from . import cuda_attention
+from . import cuda_attention, selftest
 from .attention import AttentionContext
 from .cuda_attention import Ragged
-from .cuda_graphs import DecodeGraphs, Record, Rows, sizes
-from .kv_cache import KVCache
+from .cuda_graphs import DecodeGraphs, Record, Rows, record_on, sizes
+from .kv_cache import KVCache, LayerShape
 from .plan import StepPlan, Work
+from .protocol import SelfTest
 from .runner import PagedRunner
+from .selftest import Reference
 
 
 class CudaRunner(PagedRunner):
@@ -90,7 +94,33 @@ def pack(plan: StepPlan, page_size: int, device: torch.device) -> tuple[Tensor, 
     return ids, positions, slots, wanted, Ragged(starts, used, table.view(len(works), width), *longest)
 
 
-def build(model: torch.nn.Module, cache: KVCache, heads: int) -> tuple[CudaRunner | None, str]:
-    """The runner for this device, or None and why the general one serves."""
-    reason = cuda_attention.problem(cache, heads)
-    return (None, reason) if reason else (CudaRunner(model, cache), "")
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """What serves on a device: this runner with its self-test, or None; and a clause for the card that says so."""
+
+    runner: CudaRunner | None
+    test: SelfTest | None
+    note: str
+
+
+def choose(
+    model: torch.nn.Module,
+    shapes: dict[int, LayerShape],
+    cache: KVCache,
+    reference: Reference,
+    heads: int,
+    lanes: int,
+    window: int,
+) -> Choice:
+    """Try attention in one call, on the kernel and on the whole model, and record decodes of up to `lanes` rows."""
+    if reason := cuda_attention.problem(cache, heads):
+        return Choice(None, None, f"pages gathered ({reason})")
+    try:
+        test = selftest.compare(model, shapes, cache, reference, False, False, functools.partial(CudaRunner, model))
+    except RuntimeError as error:
+        return Choice(None, None, f"pages gathered ({str(error).splitlines()[0][:120]})")
+    if not test.passed:
+        return Choice(None, None, f"pages gathered (FlashAttention: {test.reason})")
+    runner = CudaRunner(model, cache)
+    reason = runner.record(record_on(next(iter(cache.keys.values())).device), lanes, window)
+    return Choice(runner, test, f"FlashAttention over pages, {reason or 'CUDA graphs'}")

@@ -38,9 +38,9 @@ def require(local: LocalModel, precision: str, device: torch.device, prepared: b
 
 
 def pool(
-    shapes: dict[int, LayerShape], load: Load, window: int, dtype: torch.dtype, device: torch.device
+    shapes: dict[int, LayerShape], load: Load, window: int, dtype: torch.dtype, device: torch.device, spare: int = 0
 ) -> tuple[KVCache, int]:
-    """The pages that a load asks for, zeroed, and how many bytes one takes. Raises `OutOfMemory`."""
+    """The pages that a load asks for and `spare` ones, zeroed, and how many bytes one takes. Raises `OutOfMemory`."""
     page_bytes = KVCache.page_bytes(shapes, load.page_size, dtype)
     free = free_bytes(device)
     pages = load.pages or pages_that_fit(page_bytes, window, load.page_size, free)
@@ -50,6 +50,6 @@ def pool(
             f"{pages} pages need {pages * page_bytes / 1e9:.1f} GB and {free / 1e9:.1f} GB are free.", advice
         )
     try:
-        return KVCache.zeros(shapes, pages, load.page_size, dtype, device), page_bytes
+        return KVCache.zeros(shapes, pages + spare, load.page_size, dtype, device), page_bytes
     except (RuntimeError, MemoryError) as error:
         raise OutOfMemory(f"{pages} pages of {page_bytes} bytes do not fit the device.", advice) from error

@@ -7,10 +7,11 @@ import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from . import attention, blueprint, kernel_choice, kernels, memory, memory_speed, selftest, weights
+from . import attention, blueprint, cuda_runner, kernel_choice, kernels, memory, memory_speed, selftest, weights
 from .decode_step import DecodeStep, NativeStep
 from .errors import LoadCancelled
 from .fallback import FallbackRunner
@@ -115,13 +116,21 @@ def _by_transformers(
     cancelled: Cancelled,
 ) -> Served:
     config = weights.read_config(local.folder)
-    text_config = config.get_text_config()
     attention.register()
     model = weights.load(local.folder, config, dtype, device, cancelled)
-    parameters = sum(p.numel() for p in model.parameters())
-    kernel = kernel_choice.prepare(model, precision)
     if cancelled():
         raise LoadCancelled("Loading was cancelled.")
+    return of_model(model, load, device, precision, sketch, progress)
+
+
+def of_model(
+    model: Any, load: Load, device: torch.device, precision: str, sketch: Path | None, progress: Progress
+) -> Served:
+    """A transformers model on its device, made ready to run plans; `sketch` is where its blueprint goes, if it fits."""
+    config = model.config
+    text_config = config.get_text_config()
+    parameters = sum(p.numel() for p in model.parameters())
+    kernel = kernel_choice.prepare(model, precision)
     trained = int(getattr(text_config, "max_position_embeddings", 0) or 4096)
     window = min(load.window or 2**31, trained)
     layers = int(text_config.num_hidden_layers)
@@ -135,8 +144,9 @@ def _by_transformers(
     pages = page_bytes = 0
     if shapes:
         progress(LoadProgress("selftest"))
-        cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), device)
-        pages = len(cache.keys[0]) // load.page_size
+        spare = 1 if device.type == "cuda" else 0  # where the rows beyond a batch write
+        cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), device, spare)
+        pages = len(cache.keys[0]) // load.page_size - spare
         step, note = DecodeStep.build(model, cache)
         reference = selftest.make_reference(model)
         test = selftest.compare(model, shapes, cache, reference, precision == "int8", step is not None)
@@ -149,6 +159,10 @@ def _by_transformers(
             made = functools.partial(InvariantRunner, model, together=fix_rows(model))
             test = selftest.compare(model, shapes, cache, reference, precision == "int8", False, made)
             runner, kernel = made(cache), f"torch {precision}, in blocks of {ROWS} rows"
+        elif device.type == "cuda":
+            lanes, heads = load.max_lanes, int(text_config.num_attention_heads)
+            chosen = cuda_runner.choose(model, shapes, cache, reference, heads, lanes, window)
+            runner, test, kernel = chosen.runner or runner, chosen.test or test, f"torch {precision}, {chosen.note}"
         reason = "" if test.passed else test.reason
         if sketch is not None and test.passed and isinstance(step, NativeStep):
             drawn = blueprint.of(model, step, parameters, trained, shapes, reference)

@@ -120,7 +120,7 @@ class ScriptedCore:
             window=load.window or 4096,
             vocabulary=1000,
             layers=1,
-            page_size=load.page_size,
+            page_size=load.page_size or 16,
             pages=pages,
             page_bytes=1024,
             max_lanes=load.max_lanes,

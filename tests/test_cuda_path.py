@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.attention.varlen as torch_varlen
-from cutaway.engine import cuda_attention, cuda_graphs, cuda_runner
+from cutaway.engine import cuda_attention, cuda_graphs, cuda_runner, selftest
 from cutaway.engine.cuda_attention import Ragged
 from cutaway.engine.cuda_graphs import DecodeGraphs, Graph, Unrecorded
 from cutaway.engine.cuda_runner import CudaRunner
@@ -239,3 +239,37 @@ def test_a_plan_goes_to_the_device_as_one_tensor() -> None:
     assert ragged.used.tolist() == [3, 7]
     assert ragged.table.tolist() == [[2], [0]]
     assert len({t.untyped_storage().data_ptr() for t in (ids, slots, ragged.table)}) == 1
+
+
+# ----------------------------------------------------------------------------------------------- the choice
+
+
+def choice_for(folder: Path) -> cuda_runner.Choice:
+    runner = engine_driver.start(folder, pages=8, window=64).core.runner
+    assert isinstance(runner, PagedRunner)
+    model, cache = runner.model, runner.cache
+    shapes = {n: (*store.shape[1:], cache.values[n].shape[2]) for n, store in cache.keys.items()}
+    reference = selftest.make_reference(model)
+    return cuda_runner.choose(model, shapes, cache, reference, heads=4, lanes=3, window=64)
+
+
+def test_the_runner_is_chosen_when_kernel_and_model_pass(folder: Path, kernel: None) -> None:
+    chosen = choice_for(folder)
+    assert chosen.runner is not None
+    assert chosen.runner.graphs is not None
+    assert chosen.test is not None
+    assert chosen.test.passed
+    assert chosen.note == "FlashAttention over pages, CUDA graphs"
+
+
+def test_a_device_without_the_kernel_gathers_pages_and_says_why(folder: Path) -> None:
+    chosen = choice_for(folder)
+    assert chosen.runner is None
+    assert chosen.note.startswith("pages gathered (torch's varlen_attn can't")
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
+def test_soft_caps_and_sinks_are_left_to_gathered_pages(tmp_path: Path, family: str, kernel: None) -> None:
+    chosen = choice_for(tiny_folder.make(tmp_path / family, family))
+    assert chosen.runner is None
+    assert "neither a soft cap nor sinks" in chosen.note

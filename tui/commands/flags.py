@@ -57,7 +57,7 @@ _ENGINE_OPTIONS = [
     _option("--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu or cuda."),
     _option("--threads", default=0, type=_WHOLE, help="Processor threads; 0 lets the engine measure."),
     _option("--deterministic", is_flag=True, help="A seeded request says the same alone and among any others."),
-    _option("--page-size", default=16, show_default=True, type=click.IntRange(min=1), help="Tokens a KV page."),
+    _option("--page-size", default=0, type=_WHOLE, help="Tokens a KV page; 0 lets the engine choose."),
     _option("--pages", default=0, type=_WHOLE, help="KV pages; 0 lets the engine choose."),
     _option("--lanes", default=16, show_default=True, type=click.IntRange(min=1), help="Requests computed at once."),
     _option("--token-budget", default=512, show_default=True, type=click.IntRange(min=1), help="Positions a step."),

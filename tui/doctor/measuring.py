@@ -147,5 +147,5 @@ def _decode(end: Finished, card: ModelCard) -> Finding:
     rate = (len(stamps) - 1) * 1e9 / (stamps[-1] - stamps[0])
     gaps = [(after - before) / 1e6 for before, after in pairwise(stamps)]
     pace = f"{percentile(gaps, 0.5):.1f} ms a token, p95 {percentile(gaps, 0.95):.1f}"
-    reads = f"; {rate * card.weight_bytes / 1e9:,.0f} GB/s of weights" if card.weight_bytes else ""
+    reads = f"; {rate * card.step_bytes / 1e9:,.0f} GB/s of weights" if card.step_bytes else ""
     return Finding(GROUP, "decode", f"{rate:,.0f} tokens a second, over {len(stamps)} tokens ({pace}{reads})")

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from rich.cells import cell_len
 
-from ...engine.protocol import LoadProgress
+from ...engine.protocol import LoadProgress, ModelCard
 from ..panels.glyphs import bar
 from ..panels.line import Line
 from ..panels.panel import Panel
@@ -72,7 +72,7 @@ class TopBar(Panel, can_focus=False):
             parts.append(("one at a time", "warn"))
         if state.switches.paused:
             parts.append(("‖ paused", "warn strong"))
-        return parts
+        return [*parts, *computing(card)]
 
     def activity(self) -> str:
         """ "● 182 tok/s  ctx 312/8192", or how far the prompt is read."""
@@ -102,6 +102,14 @@ def server_speed(running: bool, sample: SampleState) -> str:
         return "◌ waiting for the server" if running and not sample.counted else ""
     counted = bool(sample.tokens) or (sample.finished is not None and sample.finished.counted)
     return f"{'●' if running else '○'} {rate((number - 1) * 1e9 / took)} {'tok/s' if counted else 'pieces/s'}"
+
+
+def computing(card: ModelCard) -> list[tuple[str, str]]:
+    """By what a step is computed, the most telling first: what has no room is left out."""
+    told = [f"{count(card.threads)} thread{'s' if card.threads != 1 else ''}"] if card.device == "cpu" else []
+    told += ["deterministic"] if card.deterministic else []
+    told += [card.kernel] if card.kernel else []
+    return [(text, "dim") for text in told]
 
 
 def progress(loading: LoadProgress | None) -> str:
