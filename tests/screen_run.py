@@ -90,8 +90,9 @@ async def running(
     state_folder: Path | None = None,
     engine: Engine | None = None,
     patience: float = PATIENCE,
+    loaded: bool = True,
 ) -> AsyncIterator[Running]:
-    """The application with a loaded scripted model."""
+    """The application with a loaded scripted model; not `loaded`: as it comes up."""
     engine = engine or InProcessEngine()
     session = Session(engine, load or Load(model="scripted", pages=2048), settings)
     app = CutawayApp(session, state_folder)
@@ -99,7 +100,8 @@ async def running(
         run = Running(app, pilot, engine)
         run.patience = patience
         try:
-            await run.until(lambda: session.state.card is not None, "the model")
+            if loaded:
+                await run.until(lambda: session.state.card is not None, "the model")
             await run.settle()
             yield run
         finally:

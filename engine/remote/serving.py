@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .. import faults
+from .. import faults, machine
 from ..errors import CutawayError
 from ..protocol import (
     Abort,
@@ -147,6 +147,8 @@ class RemoteServing:
                 self._abort(request)
             case Configure():
                 self._configure(item)
+            case Inspect(machine=True):
+                machine.tell(self._send)
             case Inspect(page=None):
                 self._measure()
             case Inspect():
