@@ -8,6 +8,7 @@ import dataclasses
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What is sent back: `parts` one by one, each after `pause` seconds; then, with `cut`, nothing but the hang-up.
+    """What is sent back: `parts` one by one, `pause` seconds apart; then, with `cut`, nothing but the hang-up.
 
     `gate`, if given, is waited for before the part with the number `gated`.
     """
@@ -223,12 +224,14 @@ async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
     head.append("Transfer-Encoding: chunked" if answer.chunked else "Connection: close")
     writer.write("\r\n".join([*head, "", ""]).encode())
     await writer.drain()
+    began = time.monotonic()
     for number, part in enumerate(answer.parts):
         if answer.gate is not None and number == answer.gated:
             while not answer.gate.is_set():
                 await asyncio.sleep(0.005)
         if answer.pause:
-            await asyncio.sleep(answer.pause)
+            # By the clock and not by the sleep: a late part does not make the later ones late.
+            await asyncio.sleep(max(0.0, began + (number + 1) * answer.pause - time.monotonic()))
         if part:
             writer.write(b"%x\r\n%s\r\n" % (len(part), part) if answer.chunked else part)
             await writer.drain()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .cli_run import cutaway
-from .http_server import DONE, Request, end, piece, plain, recorded, serving, simple, stream, vllm
+from .http_server import DONE, Request, data, end, piece, plain, recorded, serving, simple, stream, vllm
 
 SECRET = "sk-cutaway-secret-0123456789"
 
@@ -99,3 +99,19 @@ def test_fr_02_any_server_by_its_address_with_a_free_model_name_and_a_key_from_a
         assert one.asked()[0].headers["authorization"] == f"Bearer {SECRET}"
         assert "authorization" not in two.asked()[0].headers
     assert (first.stdout, second.returncode) == (b"one\n", 0)
+
+
+def test_the_benchmark_drives_a_server_as_it_drives_the_engine():
+    def complete(request: Request):
+        number = request.json["max_tokens"]
+        usage = {"prompt_tokens": len(request.json["prompt"].split()), "completion_tokens": number}
+        words = [data({"choices": [{"index": 0, "text": f" w{at}", "token_ids": [at]}]}) for at in range(number)]
+        return stream(*words, end("length"), data({"choices": [], "usage": usage}), DONE, pause=0.001)
+
+    with serving(vllm() | {("POST", "/v1/completions"): complete}) as server:
+        flags = ("--streams", "1,8", "--rounds", "1", "--new-tokens", "8", "--json")
+        done = cutaway("bench", "--server", server.url, *flags)
+    run = json.loads(done.stdout)["run"]
+    assert [result["streams"] for result in run["streams"]] == [1, 8]
+    assert all(result["itl_ms"]["p50"] >= 1 for result in run["streams"])
+    assert run["follow_up"] is None  # a server's cache can't be cleared from here

@@ -125,7 +125,7 @@ def test_without_panels_nothing_is_asked_for_that_only_they_show():
     with connected(vllm(), inspect=False) as (running, server):
         running.ask()
         posted = server.asked()[0].json
-        assert not {"logprobs", "top_logprobs", "return_token_ids"} & set(posted)
+        assert not {"logprobs", "top_logprobs"} & set(posted)
         assert len(server.asked("/tokenize")) == 1  # at connect
 
 
@@ -393,6 +393,18 @@ def test_something_else_than_such_a_server_is_told_with_what_was_tried():
 
 
 # ------------------------------------------------------------------------------------------- what is asked for
+
+
+def test_a_plain_text_goes_to_plain_completions():
+    chunk = data({"choices": [{"index": 0, "text": " Paris", "token_ids": [7, 8]}]})
+    last = data({"choices": [{"index": 0, "text": ".", "token_ids": [9], "finish_reason": "length"}]})
+    with connected(vllm(), inspect=False) as (running, server):
+        server.routes[("POST", "/v1/completions")] = stream(chunk, last, DONE)
+        running.send(Submit("r", text="The capital of France is", settings=SamplingSettings(max_tokens=3)))
+        ended = running.first(Finished)
+        assert server.asked("/v1/completions")[0].json["prompt"] == "The capital of France is"
+        assert running.text() == " Paris."
+    assert (ended.token_ids, ended.detail) == ((7, 8, 9), "cut at 3 tokens")
 
 
 def test_several_samples_come_side_by_side():

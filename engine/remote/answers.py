@@ -29,7 +29,7 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 class Logprobs(msgspec.Struct, frozen=True):
-    content: list[TokenLogprob] | None = None
+    content: list[TokenLogprob] | None = None  # of a chat completion; a plain one's are not asked for
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -46,6 +46,7 @@ class Choice(msgspec.Struct, frozen=True):
     index: int | None = None
     delta: Delta | None = None
     message: Delta | None = None
+    text: Any = None  # of a plain completion
     logprobs: Logprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None  # vLLM: the stop string or token

@@ -81,7 +81,7 @@ class Asking:
             for first, count in parts
         ]
         aside = [asyncio.create_task(self._tell_waiting())]
-        if self._panels and self._found.tokenizes:
+        if self._panels and self._found.tokenizes and self.command.messages:
             aside.append(asyncio.create_task(self._tokenize()))
         try:
             await asyncio.gather(*(self._part(body, reply) for reply in self._replies))
@@ -136,7 +136,8 @@ class Asking:
 
     async def _stream(self, body: Body, reply: Reply) -> None:
         """Post and read to the end. Raises `CutawayError` for what no reply came of."""
-        async with self._connection.stream(self._found.chat, body.encoded()) as response:
+        url = self._found.chat if "messages" in body.values else self._found.completions
+        async with self._connection.stream(url, body.encoded()) as response:
             try:
                 if response.status_code != 200:
                     data = await response.aread()

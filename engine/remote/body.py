@@ -32,19 +32,20 @@ class Body:
 def build(
     command: Submit, model: str, dialect: Dialect, *, panels: bool, refused: frozenset[str] = frozenset()
 ) -> Body:
-    """The body for `command`. `panels` asks for what only panels show; `refused` are parameters not to send again.
+    """The body for `command`, of a chat completion or, where it has no messages, of a plain one.
+
+    `panels` asks for what only panels show; `refused` are parameters not to send again.
 
     Raises `PromptError` and `SettingError` for what no server of this kind can do.
     """
-    if not command.messages:
-        raise PromptError("A server is asked by messages: text and token ids alone can't be sent.")
     values: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": message.role, "content": message.content} for message in command.messages],
+        **_prompt(command),
         "stream": True,
         "stream_options": {"include_usage": True},
+        **dialect.extra,
     }
-    if command.continue_last and command.messages[-1].role == "assistant":
+    if command.continue_last and command.messages and command.messages[-1].role == "assistant":
         if dialect.go_on is None:
             raise PromptError(
                 f"{_server(dialect)} can't write on in an unfinished reply.", "Ask again for another one."
@@ -56,11 +57,18 @@ def build(
         values["n"] = command.samples
     if command.json_schema:
         values["response_format"] = _format(command.json_schema, dialect)
-    if panels:
-        values |= dialect.extra
-        if command.settings.candidates:
-            values |= {"logprobs": True, "top_logprobs": min(command.settings.candidates, dialect.candidates)}
+    if panels and command.messages and command.settings.candidates:
+        values |= {"logprobs": True, "top_logprobs": min(command.settings.candidates, dialect.candidates)}
     return Body({name: value for name, value in values.items() if name not in refused}, notes)
+
+
+def _prompt(command: Submit) -> dict[str, Any]:
+    given = [bool(command.messages), command.text is not None, command.token_ids is not None]
+    if sum(given) != 1:
+        raise PromptError("A request needs exactly one of messages, text and token ids.")
+    if command.messages:
+        return {"messages": [{"role": message.role, "content": message.content} for message in command.messages]}
+    return {"prompt": command.text if command.text is not None else list(command.token_ids or ())}
 
 
 def _settings(settings: SamplingSettings, dialect: Dialect) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -114,7 +122,7 @@ def after_refusal(body: Body, param: str, message: str) -> tuple[Body, frozenset
     if dropped & set(_PANELS):
         dropped |= set(_PANELS)
     if _UNSUPPORTED.search(message):
-        dropped |= named - {"model", "messages", "stream", "response_format", "n"}
+        dropped |= named - {"model", "messages", "prompt", "stream", "response_format", "n"}
     dropped &= set(body.values)
     if not dropped:
         return None

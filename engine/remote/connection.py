@@ -64,7 +64,7 @@ class Connection:
         try:
             response = await self._send(request)
         except httpx2.TransportError as error:
-            raise unreachable(error, url.removesuffix("/chat/completions")) from None
+            raise unreachable(error, url.removesuffix("/completions").removesuffix("/chat")) from None
         try:
             yield response
         finally:

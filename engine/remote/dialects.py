@@ -41,7 +41,7 @@ class Dialect:
     candidates: int = 20  # most `top_logprobs` it gives
     samples: bool = True  # takes `n`; else each sample is a request of its own
     go_on: dict[str, Any] | None = None  # what makes it write on in the last message; None: it can't
-    extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # sent for the panels, while they are open
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # always sent
     tokenizer: Literal["", "vllm", "llama.cpp"] = ""  # whose /tokenize it has
     schema: bool = True  # takes a JSON schema
 

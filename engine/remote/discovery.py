@@ -37,6 +37,11 @@ class Found:
         return f"{self.base}/chat/completions"
 
     @property
+    def completions(self) -> str:
+        """For prompts that are text or tokens, not messages."""
+        return f"{self.base}/completions"
+
+    @property
     def root(self) -> str:
         return root_of(self.base)
 

@@ -91,7 +91,7 @@ class Reply:
 
     def _take_choice(self, writing: Writing, choice: Choice, now_ns: int) -> None:
         delta = choice.delta or choice.message or Delta()
-        text = text_of(delta.content) + text_of(delta.refusal)
+        text = text_of(delta.content) + text_of(delta.refusal) + text_of(choice.text)
         thought = text_of(delta.reasoning_content) or text_of(delta.reasoning)
         entries = (choice.logprobs.content or []) if choice.logprobs is not None else []
         if choice.finish_reason:

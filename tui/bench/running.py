@@ -74,9 +74,10 @@ class Bench:
         self._tell = tell
         self._prompts = Prompts()
         self._stage = ""
-        self._units = _units(sizes)
+        self._units = _units(sizes, follow_ups=card.attention != "remote")
         self._done = 0
         self._requests = 0
+        self._clears = card.attention != "remote"  # a server's cache can't be cleared from here
         self._memory = 0  # bytes a second; 0: the engine does not tell
         conversation.heard = self._hear
 
@@ -97,15 +98,18 @@ class Bench:
                 plural = "stream" if count == 1 else "streams"
                 self._stage = f"{count} {plural}, round {number} of {self.sizes.rounds}"
                 found.append(await self._streams(count))
+            if not self._clears:
+                continue
             self._stage = f"follow-up, round {number} of {self.sizes.rounds}"
             pair = await self._follow_up()
             warm.append(pair[0])
             cold.append(pair[1])
         results = tuple(streams_result(found, self.card, self._memory) for found in rounds.values())
-        return self._report(results, follow_up_result(warm, cold))
+        return self._report(results, follow_up_result(warm, cold) if warm else None)
 
     async def _streams(self, count: int) -> list[Served]:
-        await self.conversation.engine.send(ClearCache())
+        if self._clears:
+            await self.conversation.engine.send(ClearCache())
         prompts = [self._prompts.make(self.sizes.prompt_tokens) for _ in range(count)]
         requests, _ = await self._together(prompts, self.sizes.new_tokens)
         return requests
@@ -166,7 +170,7 @@ class Bench:
         if isinstance(event, Metrics):
             self._memory = event.memory_bytes_per_s
 
-    def _report(self, streams: tuple[StreamsResult, ...], follow_up: FollowUpResult) -> Report:
+    def _report(self, streams: tuple[StreamsResult, ...], follow_up: FollowUpResult | None) -> Report:
         card, sizes = self.card, self.sizes
         return Report(
             made=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -189,7 +193,8 @@ class Bench:
         )
 
 
-def _units(sizes: Sizes) -> int:
+def _units(sizes: Sizes, follow_ups: bool) -> int:
     """All tokens that will be written."""
-    a_round = sum(sizes.streams) * sizes.new_tokens + REPLY_TOKENS + 2 * WARM_UP_TOKENS
+    a_round = sum(sizes.streams) * sizes.new_tokens
+    a_round += (REPLY_TOKENS + 2 * WARM_UP_TOKENS) if follow_ups else 0
     return 2 * WARM_UP_TOKENS + sizes.rounds * a_round

@@ -29,7 +29,8 @@ def lines(report: Report, before: Report | None) -> list[str]:
 
 
 def _about(report: Report) -> str:
-    parts = [report.model, f"{report.device} {report.precision}", report.kernel, _many(report.threads, "thread")]
+    parts = [report.model, f"{report.device} {report.precision}", report.kernel]
+    parts += [_many(report.threads, "thread")] if report.threads else []
     return " · ".join(part for part in parts if part)
 
 

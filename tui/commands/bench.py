@@ -86,7 +86,7 @@ def command(
         flags, load=msgspec.structs.replace(flags.load, max_lanes=max(flags.load.max_lanes, *streams))
     )
     report = asyncio.run(_measure(flags, Sizes(streams, prompt_tokens, new_tokens, rounds)))
-    file = stored.path(report, flags.command or "")
+    file = stored.path(report, flags.command or (flags.server.url if flags.server is not None else ""))
     before = stored.load(file)
     output = Output()
     if as_json:
