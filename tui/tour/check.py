@@ -17,6 +17,8 @@ from .progress import Outcome, Tour
 from .scripts import Play
 from .stage import Stage
 
+TRIES = 3  # of a chapter whose times come out the other way: a machine that is busy with something else
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checked:
@@ -56,21 +58,36 @@ async def walk(stage: Stage, plays: list[Play], tour: Tour, told: Callable[[str]
     checked: list[Checked] = []
     tour.on(stage.model)
     for at, play in enumerate(plays):
-        outcomes: list[Outcome] = []
         tour.jump(at)
         try:
-            for setting in play.chapter.settings:
-                told(f"{at + 1}/{len(plays)} {play.chapter.title}: {setting.name}")
-                outcomes.append(await stage.perform(play, setting.key))
-                tour.expose(play.chapter.name, setting.key, outcomes[-1])
+            one = await _measured(stage, play, lambda name, at=at: told(f"{at + 1}/{len(plays)} {name}"))
         except NotHereError as error:
             checked.append(Checked(play, skipped=error.message))
         except CutawayError as error:
             error.message = f"Chapter {at + 1}, {play.chapter.title}: {error.message}"
             raise
         else:
-            checked.append(Checked(play, outcomes[0], outcomes[1]))
+            checked.append(one)
+            for setting, outcome in zip(play.chapter.settings, (one.first, one.second), strict=True):
+                assert outcome is not None
+                tour.expose(play.chapter.name, setting.key, outcome)
     return checked
+
+
+async def _measured(stage: Stage, play: Play, told: Callable[[str], None]) -> Checked:
+    for _ in range(TRIES - 1):
+        one = await _both(stage, play, told)
+        if not any(row.unit in ("duration", "rate") for row in one.broken):
+            return one
+    return await _both(stage, play, told)
+
+
+async def _both(stage: Stage, play: Play, told: Callable[[str], None]) -> Checked:
+    outcomes: list[Outcome] = []
+    for setting in play.chapter.settings:
+        told(f"{play.chapter.title}: {setting.name}")
+        outcomes.append(await stage.perform(play, setting.key))
+    return Checked(play, outcomes[0], outcomes[1])
 
 
 def table(checked: list[Checked]) -> str:

@@ -47,8 +47,10 @@ class TourRuns(TourBase):
             else:
                 self.tell(f"✗ {error} R tries again.")
             return
-        self._restarts = 0
         self.model_ready()
+        if self._restarts:
+            self._restarts = 0
+            self.tell("The engine is back, and this chapter is where you left it. Enter runs it.")
 
     def model_ready(self) -> None:
         """A model answers: figures of another one are not compared with its own."""
@@ -90,6 +92,7 @@ class TourRuns(TourBase):
     def engine_lost(self, message: str, action: str) -> None:
         """The engine is gone: say so, and start it again, once."""
         self._restarts += 1
+        self.say(f"{message} {action}", "error")
         if self._restarts > 1:
             self.tell(f"✗ {message} {action} R starts the engine again; this chapter is kept.")
             return

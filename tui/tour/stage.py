@@ -38,6 +38,7 @@ from ..state.conversation import Node
 from .errors import ChapterError, NotHereError, StageError, StoppedError
 from .progress import Outcome
 from .scripts import Play
+from .switching import as_found, beginning
 from .view import View
 
 FRAME_NS = 1_000_000_000 // 12  # a recording does not tell when text was painted: one frame after it came in
@@ -179,32 +180,15 @@ class Stage:
         return Outcome(kept, view.reply(), self.model, self.question)
 
     async def _prepare(self) -> None:
-        """The same beginning for every run: nothing cached, everything on but the prefix cache."""
+        """The same beginning for every run, with nothing cached."""
         now = self.session.state.switches
-        paged = self.card.attention == "paged"
-        if self._switches is None:
-            self._switches = Configure(
-                policy=now.policy,
-                prefix_cache=now.prefix_cache if paged else None,
-                kv_reuse=now.kv_reuse,
-                delivery=now.delivery,
-                inspect=now.inspect,
-                token_budget=now.token_budget if paged else None,
-                max_lanes=now.max_lanes if paged else None,
-            )
+        self._switches = self._switches or as_found(self.card, now)
         self.view = None
         if now.paused:
             await self._switch(Resume())
-        self.session.send(ClearCache())
-        await self.configure(
-            policy="continuous",
-            prefix_cache=False if paged else None,
-            kv_reuse=True,
-            delivery="streamed",
-            inspect=True,
-            token_budget=self.card.token_budget if paged else None,
-            max_lanes=self.card.max_lanes if paged else None,
-        )
+        if "switches" in self.card.capabilities:
+            self.session.send(ClearCache())
+        await self._switch(beginning(self.card))
 
     async def _rest(self) -> None:
         """Wait for the end of everything that was asked."""
