@@ -23,5 +23,6 @@ def resize_virtual(view: ScrollView, size: Size) -> None:
     if bar:
         view.vertical_scrollbar.window_virtual_size = size.height
         view.vertical_scrollbar.window_size = view.container_size.height
+        view.vertical_scrollbar.position = view.scroll_y  # it is not told of what was scrolled while it was away
     if view.scroll_y > view.max_scroll_y:
         view.scroll_to(y=view.max_scroll_y, animate=False)

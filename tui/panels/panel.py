@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from rich.style import Style
-from textual.color import Color, ColorParseError
 from textual.content import Content
 from textual.events import Click, Resize, Show
 from textual.geometry import Region, Size
@@ -18,10 +17,9 @@ from ..scrolling import resize_virtual
 from ..state import EngineState, RequestState, Resolved, Selection, resolve, selected_request
 from .line import Line, safe, wrap
 from .messages import SelectionChanged
+from .styles import named
 
 MIN_INTERVAL_NS = 60_000_000  # at most 15 repaints a second, with some slack for the timer that polls
-PALETTE = 8
-FALLBACK_PALETTE = ("text-primary", "text-success", "text-warning", "text-error", "text-secondary", "text-accent")
 
 
 class Panel(ScrollView, can_focus=True):
@@ -37,23 +35,6 @@ class Panel(ScrollView, can_focus=True):
     TOTALS: ClassVar[bool] = False  # of a server it shows the totals
     SCROLLS: ClassVar[bool] = True  # False: rows that do not fit are cut
 
-    COMPONENT_CLASSES = {
-        "panel--dim",
-        "panel--strong",
-        "panel--accent",
-        "panel--good",
-        "panel--warn",
-        "panel--bad",
-        "panel--cursor",
-        "panel--mark",
-        "panel--system",
-        "panel--user",
-        "panel--assistant",
-        "panel--tool",
-        "panel--control",
-        "panel--raw",
-    }
-
     DEFAULT_CSS = """
     Panel {
         border: round $border-blurred;
@@ -66,20 +47,6 @@ class Panel(ScrollView, can_focus=True):
         min-height: 1;
     }
     Panel:focus { border: round $border; }
-    Panel > .panel--dim { color: $text-muted; }
-    Panel > .panel--strong { text-style: bold; }
-    Panel > .panel--accent { color: $text-accent; }
-    Panel > .panel--good { color: $text-success; }
-    Panel > .panel--warn { color: $text-warning; }
-    Panel > .panel--bad { color: $text-error; }
-    Panel > .panel--cursor { text-style: reverse bold; }
-    Panel > .panel--mark { text-style: underline; }
-    Panel > .panel--system { color: $text-warning; }
-    Panel > .panel--user { color: $text-primary; }
-    Panel > .panel--assistant { color: $text-success; }
-    Panel > .panel--tool { color: $text-accent; }
-    Panel > .panel--control { color: $text-secondary; text-style: italic; }
-    Panel > .panel--raw { color: $foreground; }
     """
 
     def __init__(
@@ -250,28 +217,14 @@ class Panel(ScrollView, can_focus=True):
     # -------------------------------------------------------------------------------------------------- styles
 
     def look(self, style: str) -> Style:
-        """The style of space-separated names: a component class without "panel--", or "request:N"."""
+        """The style of space-separated names that `styles.py` knows."""
         found = self._looks.get(style)
         if found is None:
             found = self.rich_style
             for name in style.split():
-                if name.startswith("request:"):
-                    found += self._request_style(int(name[8:]))
-                else:
-                    found += self.get_component_rich_style(f"panel--{name}", partial=True)
+                found += named(name, self.app.theme_variables)
             self._looks[style] = found
         return found
-
-    def _request_style(self, number: int) -> Style:
-        variables = self.app.theme_variables
-        own = [variables[name] for i in range(1, PALETTE + 1) if (name := f"request-{i}") in variables]
-        palette = own or [variables[name] for name in FALLBACK_PALETTE if name in variables]
-        if not palette:
-            return Style()
-        try:
-            return Style.from_color(Color.parse(palette[number % len(palette)]).rich_color)
-        except ColorParseError:
-            return Style()
 
     # ----------------------------------------------------------------------------------------------- selection
 

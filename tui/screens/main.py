@@ -81,6 +81,7 @@ class MainScreen(ChatList, EngineActions, PanelActions):
 
     def compose(self) -> ComposeResult:
         state, selection = self.session.state, self.session.selection
+        shown = self._take_size(*self.app.size)  # before there is anything to style anew
         yield Static(id="tiny")
         yield TopBar(self.session, id="top")
         yield LifecycleStrip(state, selection, id="lifecycle")
@@ -91,7 +92,9 @@ class MainScreen(ChatList, EngineActions, PanelActions):
                 yield Composer(self.history, id="composer")
             with Container(id="right"):
                 for name in PANELS:
-                    yield _PANELS[name](state, selection, id=name)
+                    panel = _PANELS[name](state, selection, id=name)
+                    panel.set_class(name not in shown, "away")
+                    yield panel
         yield ControlsBar(state, selection, self.session.exchange.settings, id="controls")
 
     def on_mount(self) -> None:
@@ -136,20 +139,27 @@ class MainScreen(ChatList, EngineActions, PanelActions):
 
     def lay_out(self) -> None:
         width, height = self.size
-        sentence = too_small(width, height)
-        self.query_one("#tiny", Static).update(Content(sentence[: max(1, width)]))
-        self.set_class(bool(sentence), "tiny")
-        narrow = width < WIDE
-        self.set_class(narrow, "narrow")
-        self.set_class(narrow and bool(self.chosen), "panel")
-        self.set_class(width >= TWO_COLUMNS, "two-columns")
-        self.set_class(height < 18, "short")
-        self.set_class(height < 12, "shortest")
-        shown = shown_panels(width, height - 5, self.chosen)
+        shown = self._take_size(width, height)
+        self.query_one("#tiny", Static).update(Content(too_small(width, height)[: max(1, width)]))
         for name in PANELS:
             self.panel(name).set_class(name not in shown, "away")
         self.query_one(PanelTabs).show(self.chosen)
         self.changed([])
+
+    def _take_size(self, width: int, height: int) -> tuple[str, ...]:
+        """Set what main.tcss asks of the size, and return the panels that have a place."""
+        narrow = width < WIDE
+        sizes = {
+            "tiny": bool(too_small(width, height)),
+            "narrow": narrow,
+            "panel": narrow and bool(self.chosen),
+            "two-columns": width >= TWO_COLUMNS,
+            "short": height < 18,
+            "shortest": height < 12,
+        }
+        for name, here in sizes.items():
+            self.set_class(here, name)
+        return shown_panels(width, height - 5, self.chosen)
 
     # ----------------------------------------------------------------------------------------- painting
 

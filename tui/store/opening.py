@@ -8,8 +8,6 @@ import os
 import sqlite3
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from ...engine import places
 from ...engine.errors import CutawayError
 from . import schema, words
@@ -40,6 +38,8 @@ def open_store(file: Path) -> Opened:
     Two programs that start together do that one after the other. Raises `NewerStore`, or `StoreError` where the
     folder can't be used. A store that can be read only is opened so, and that is the notice.
     """
+    from filelock import FileLock, Timeout  # the first paint does not wait for it
+
     _refuse_newer(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
