@@ -34,7 +34,7 @@ LONG = "Tell a long story about a sailing fox."
 def open_screen(size: tuple[int, int], *arguments: str) -> Terminal:
     # A state folder of its own: a draft left by the run before would come back.
     terminal = Terminal(*arguments, size=size, model="", env={"CUTAWAY_STATE_DIR": tempfile.mkdtemp()})
-    terminal.patience = 180  # a model takes its time to load on a busy machine
+    terminal.patience = 40  # a model takes its time to load on a busy machine
     return terminal
 
 
@@ -91,11 +91,26 @@ def cpu_share(pid: int, seconds: float, wait: Callable[[], None]) -> float:
     return (after.user + after.system - before.user - before.system) / (time.perf_counter() - began)
 
 
+def drain(terminal: Terminal) -> None:
+    """Take what the program writes until the reply has ended, and draw it after that.
+
+    Our terminal is Python and would keep a core busy, which no terminal that people use does.
+    """
+    written, end = b"", time.monotonic() + terminal.patience
+    while "●".encode() not in written or written.rfind("○".encode()) < written.rfind("●".encode()):
+        if time.monotonic() > end:
+            raise TimeoutError("the reply did not end")
+        if select.select([terminal.child.child_fd], [], [], 1)[0]:
+            written += os.read(terminal.child.child_fd, 65536)
+    terminal.feed(written)
+
+
 def screen_rate(size: tuple[int, int]) -> float:
     """Tokens a second that the engine reports with the screen on."""
     terminal = open_screen(size, "--max-tokens", "200", "--ignore-eos", "--seed", "1")
     loaded(terminal)
     terminal.ask(LONG)
+    drain(terminal)
     terminal.until(lambda: "✂" in terminal.text() and "○" in terminal.screen.display[0], "the end of the reply")
     rate = float(terminal.screen.display[0].split("○")[1].split("tok/s")[0].replace(",", ""))
     quit_screen(terminal)
