@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: chat test check bench traces screenshots clean
+.PHONY: chat test test-servers check bench traces screenshots clean
 
 chat: $(VENV)/.ready
 	@$(BIN)/cutaway chat
@@ -28,6 +28,10 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.ready
+
+# Against a real server: make test-servers CUTAWAY_TEST_SERVER=http://localhost:8000/v1
+test-servers: $(VENV)/.ready-dev
+	$(BIN)/pytest -m server -rs
 
 # The snapshots and the README's pictures show these recordings of the real model: accept new snapshots after new traces.
 traces: $(VENV)/.ready-dev

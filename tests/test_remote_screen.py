@@ -100,6 +100,41 @@ async def test_oa_08_the_screen_comes_up_without_a_server_and_goes_on_when_it_is
             assert run.session.trouble is None
 
 
+async def test_oa_08_a_server_lost_on_sending_fails_the_reply_keeps_the_chat_and_is_found_again():
+    with serving(simple(stream(piece("here"), end(), DONE))) as server:
+        async with running((110, 30), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+            await run.ask("first")
+            server.stop()
+            await run.ask("second")
+            await run.shows("No server answers at")
+            await run.shows("r tries again")
+            await run.shows("again in")  # by itself
+            server.start()
+            await run.until(lambda: run.session.state.loading is None, "the server")
+            await run.outside("r")
+            await run.until(lambda: run.session.conversation.leaf.text == "here", "the reply")
+
+
+async def test_oa_08_a_server_lost_while_idle_is_told_where_its_totals_are_looked_at():
+    with serving(vllm()) as server:
+        async with running((120, 40), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+            await run.shows("running")
+            server.stop()
+            await run.shows("No server answers at")
+            assert run.session.trouble is None
+            server.start()
+            await run.until(lambda: run.session.state.loading is None, "the server")
+
+
+async def test_the_server_is_described_before_the_first_question():
+    with serving(vllm()) as server:
+        async with running((120, 40), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+            await run.shows("/chat/completions, /tokenize, /metrics")
+            await run.shows("does not tell in which chunks")
+            await run.outside("b")
+            await run.shows("How vLLM 0.32.0 batches and caches is set where it is started.")
+
+
 async def test_the_reply_streams_as_it_comes():
     gate = threading.Event()
     parts = [part + b"\n\n" for part in body("vllm-0.32", "chat_stream_logprobs").split(b"\n\n") if part]

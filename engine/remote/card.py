@@ -11,8 +11,8 @@ from .discovery import LISTED, Found
 ALWAYS = ("timeline", "samples", "delivery")
 
 
-def make(found: Found, load_ns: int, *, logprobs: bool = True) -> ModelCard:
-    """The card. `logprobs` False: the server has shown that it gives none."""
+def make(found: Found, load_ns: int, *, logprobs: bool = True, exposed: bool = False) -> ModelCard:
+    """The card. `logprobs` False: the server has shown that it gives none; `exposed`: its key travels unencrypted."""
     meta = found.entry.meta
     name = server_name(found)
     capabilities = [*ALWAYS]
@@ -51,7 +51,7 @@ def make(found: Found, load_ns: int, *, logprobs: bool = True) -> ModelCard:
         max_lanes=0,
         token_budget=0,
         attention="remote",
-        attention_note=_note(found),
+        attention_note=_note(found) + ("; ITS KEY TRAVELS UNENCRYPTED: use https" if exposed else ""),
         source=found.base,
         load_ns=load_ns,
         capabilities=tuple(capabilities),

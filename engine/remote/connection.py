@@ -49,6 +49,11 @@ class Connection:
             follow_redirects=False,
         )
 
+    @property
+    def exposed(self) -> bool:
+        """Whether the key is sent in the clear to another machine."""
+        return bool(self.key.secret) and self.address.origin.startswith("http://") and not self.address.loopback
+
     async def get(self, url: str, aside: bool = True) -> Answer:
         """`aside`: give up soon."""
         return await self._whole("GET", url, None, aside)
@@ -76,7 +81,7 @@ class Connection:
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
         try:
             return await self._client.send(request, stream=True)
-        except httpx2.RemoteProtocolError:
+        except (httpx2.RemoteProtocolError, httpx2.ReadError):
             # A server may close a kept connection just as it is used again: a fresh one tells whether it lives.
             return await self._client.send(request, stream=True)
 

@@ -193,13 +193,17 @@ class RemoteServing:
     def _connected(self, found: Found, took_ns: int) -> None:
         same = self._card is not None and self._found is not None and self._found.model == found.model
         logprobs = not same or self._card is None or "candidates" in self._card.capabilities
-        self._found, self._card = found, cards.make(found, took_ns, logprobs=logprobs)
+        self._found, self._card = found, self._make_card(found, took_ns, logprobs)
         logger.info("connected to %s", self._card.attention_note)
         self._send(Ready(self._card))
         self._send(Configured(self._switches))
         held, self._held = self._held, []
         for command in held:
             self._submit(command)
+
+    def _make_card(self, found: Found, took_ns: int, logprobs: bool) -> ModelCard:
+        connection = self._connector.connection
+        return cards.make(found, took_ns, logprobs=logprobs, exposed=connection is not None and connection.exposed)
 
     # ------------------------------------------------------------------------------------------------ requests
 
@@ -257,7 +261,7 @@ class RemoteServing:
     def _no_logprobs(self) -> None:
         """The server has shown that it gives none: the panels shall say so."""
         if self._found is not None and self._card is not None and "candidates" in self._card.capabilities:
-            self._card = cards.make(self._found, self._card.load_ns, logprobs=False)
+            self._card = self._make_card(self._found, self._card.load_ns, logprobs=False)
             self._send(CardChanged(self._card))
 
     # ------------------------------------------------------------------------------------------------- metrics

@@ -51,7 +51,8 @@ class Conversation:
         Raises `CutawayError`: what the engine or its start told.
         """
         began = time.monotonic()
-        progress = Progress(self.flags.load.model)
+        server = self.flags.server
+        progress = Progress(server.url if server is not None else self.flags.load.model)
         try:
             self.version = (await self.engine.start()).engine
             self._events = self.engine.events()

@@ -22,6 +22,7 @@ _WORDS = {
     "selftest": "testing",
     "calibrate": "measuring",
     "compile": "compiling (once)",
+    "connect": "connecting to",
     "look": "looking at the machine",
     "read": "measuring how it reads",
     "write": "measuring how it writes",

@@ -15,7 +15,8 @@ def percentile(values: list[float], share: float) -> float:
 
 def lines(card: ModelCard, opened_s: float, finished: list[Finished]) -> list[str]:
     """What `--stats` prints: the load, then each sample. `opened_s` is from the command to the ready model."""
-    told = [f"load          {card.load_ns / 1e9:.2f} s in the engine, {opened_s:.2f} s in all"]
+    told = [f"server        {card.attention_note}"] if card.attention == "remote" else []
+    told += [f"load          {card.load_ns / 1e9:.2f} s in the engine, {opened_s:.2f} s in all"]
     for end in finished:
         told += _sample(end, several=len(finished) > 1)
     return told

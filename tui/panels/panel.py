@@ -117,7 +117,7 @@ class Panel(ScrollView, can_focus=True):
         now = time.monotonic_ns() if now_ns is None else now_ns
         if now - self._drawn_ns < MIN_INTERVAL_NS or not self._shows():
             return False
-        depends = self.depends_on()
+        depends = self._depends()
         if depends == self._drawn:
             return False
         self._drawn_ns = now
@@ -126,7 +126,7 @@ class Panel(ScrollView, can_focus=True):
 
     def repaint(self, depends: Hashable = None) -> None:
         """Lay out and paint now."""
-        self._drawn = self.depends_on() if depends is None else depends
+        self._drawn = self._depends() if depends is None else depends
         width, height = self.area
         lacking = self.state.lacks(self.CAPABILITY) if self.CAPABILITY else ""
         sentence = lacking or self.waiting()
@@ -171,6 +171,10 @@ class Panel(ScrollView, can_focus=True):
         width, height = self.outer_size
         left, top = self.content_offset
         self.refresh(Region(-left, -top, width, 1), Region(-left, height - top - 1, width, 1))
+
+    def _depends(self) -> Hashable:
+        # Whether a panel applies at all is the model card's to say.
+        return (id(self.state.card), self.depends_on())
 
     def _shows(self) -> bool:
         return self.is_attached and self.display and self.size.area > 0 and self.is_on_screen

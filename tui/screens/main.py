@@ -242,7 +242,10 @@ class MainScreen(ChatList, EngineActions, PanelActions):
             return [(f"✗ {sentence}", "state-failed"), (again, "state-busy")]
         if self.session.state.card is None:
             return [(f"◌ {progress(self.session.state.loading)}", "state-busy"), ("", ""), *GREETING]
-        return [] if self.session.conversation.root.children else GREETING
+        if self.session.conversation.root.children:
+            return []
+        card = self.session.state.card
+        return [(card.attention_note, "dim"), ("", ""), *GREETING] if self.session.state.remote else GREETING
 
     def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()
