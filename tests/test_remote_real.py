@@ -10,10 +10,12 @@ import time
 import pytest
 from cutaway.engine.protocol import (
     Abort,
+    Finished,
     Inspect,
     Message,
     Metrics,
     PromptRendered,
+    Ready,
     SamplingSettings,
     Submit,
     TextDelta,

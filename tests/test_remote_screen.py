@@ -132,7 +132,7 @@ async def test_the_server_is_described_before_the_first_question():
             await run.shows("/chat/completions, /tokenize, /metrics")
             await run.shows("does not tell in which chunks")
             await run.outside("b")
-            await run.shows("How vLLM 0.32.0 batches and caches is set where it is started.")
+            await run.shows("How vLLM 0.32.0 batches")
 
 
 async def test_the_reply_streams_as_it_comes():
