@@ -309,7 +309,7 @@ def test_te_08_the_filter_takes_every_colour_and_keeps_the_rest() -> None:
 # ------------------------------------------------------------------------------------------------- the rest
 
 
-@given(st.text())
+@given(st.text() | st.text("a0\u200c\u200dक\x1b"))
 def test_visible_text_keeps_its_length_and_holds_nothing_that_is_obeyed(text: str) -> None:
     shown = visible(text)
     assert len(shown) == len(text)

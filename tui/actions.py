@@ -1,14 +1,17 @@
-"""Every action of the main screen, once: bindings, palette and key list are all made from this table.
+"""Every action of the main screen, once: bindings, palette and key list are all made from this table. No Textual.
 
-`keys` work everywhere, also while a message is written; `letters` only outside the composer. The screen has a
-method `action_<name>` for each.
+`keys` work everywhere, also while a message is written; `letters` only outside the composer. `keymap.py` puts the
+reader's own keys in their place. The screen has a method `action_<name>` for each.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding
+if TYPE_CHECKING:
+    from textual.binding import Binding
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,14 +25,25 @@ class Action:
     group: str = "chat"
     palette: bool = True
 
+    @property
+    def id(self) -> str:
+        """What the settings file calls it."""
+        return _IDS.get(self.name) or re.sub(r"show_panel\('(\w+)'\)", r"\1", self.name)
+
     def bindings(self) -> list[Binding]:
-        """Textual's bindings; each has an id that a keymap can name."""
-        made = []
-        if self.keys:
-            made.append(Binding(self.keys, self.name, self.title, show=False, priority=True, id=self.name))
-        if self.letters:
-            made.append(Binding(self.letters, self.name, self.title, show=False, id=f"{self.name}.letter"))
-        return made
+        """Textual's bindings of an action whose keys are always these."""
+        from textual.binding import Binding
+
+        given = ((self.keys, True), (self.letters, False))
+        return [Binding(keys, self.name, self.title, show=False, priority=first) for keys, first in given if keys]
+
+
+_IDS = {
+    "branch(-1)": "branch_left",
+    "branch(1)": "branch_right",
+    "turn_chat(-1)": "chat_before",
+    "turn_chat(1)": "chat_after",
+}
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -79,9 +93,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop_traffic", "Stop the background traffic", "", "T", "engine"),
     Action("clear_cache", "Forget the cached pages", "", "C", "engine"),
     Action("restart", "Start the engine again", "", "R", "engine"),
+    Action("palette", "Every action, by its name", "ctrl+p", "", "program", palette=False),
     Action("keys", "All keys", "f1", "question_mark", "program"),
     Action("tour", "The tour: one request through the engine, chapter by chapter", "", "g", "program"),
-    Action("theme", "Next theme", "", "ampersand", "program"),
+    Action("settings", "Settings", "", "O", "program"),
+    Action("presets", "Presets: switch to one, or to none", "", "P", "program"),
+    Action("save_preset", "Save the settings as a preset", "", "", "program"),
+    Action("templates", "Prompt templates: fill one in", "", "F", "program"),
+    Action("theme", "Themes: pick one, seen at once", "", "ampersand", "program"),
     Action("quit", "Quit", "ctrl+q", "", "program"),
 )
 
@@ -92,8 +111,3 @@ GROUPS: dict[str, str] = {
     "engine": "Engine",
     "program": "Program",
 }
-
-
-def bindings() -> list[Binding]:
-    """All bindings of the main screen."""
-    return [binding for action in ACTIONS for binding in action.bindings()]

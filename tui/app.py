@@ -12,6 +12,7 @@ from pathlib import Path
 
 from textual import events
 from textual.app import App, SystemCommand
+from textual.binding import Binding
 from textual.driver import Driver
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
@@ -20,10 +21,13 @@ from ..engine import places
 from .chat.composer import Composer
 from .chat.drafts import Drafts, History
 from .chat.visible import visible
+from .keymap import Keymap, made
+from .keynames import acts_everywhere
 from .looks import DEFAULT, Colourless, load_themes, no_colour
 from .printable import printable
 from .screens.main import MainScreen
 from .session import Session
+from .settings.live import LiveSettings, at_defaults
 from .sturdy import driver
 
 SIGNALS = ("SIGTERM", "SIGHUP")
@@ -36,36 +40,68 @@ class CutawayApp(App[None]):
     CSS_PATH = ["chat/view.tcss", "screens/main.tcss", "screens/dialogs.tcss"]
     ENABLE_COMMAND_PALETTE = True
 
-    def __init__(self, session: Session, state_folder: Path | None = None, theme: str = "") -> None:
+    def __init__(
+        self,
+        session: Session,
+        state_folder: Path | None = None,
+        theme: str = "",
+        settings: LiveSettings | None = None,
+    ) -> None:
         self.colourless = no_colour()
         self.terminal: Driver | None = None
         super().__init__(driver_class=driver(self._take_terminal))
         self.session = session
         self.state_folder = state_folder
         self.animation_level = "none"
-        themes, self.problems = load_themes(places.config() / "themes")
-        for made in themes.values():
-            self.register_theme(made)
-        self.our_themes = frozenset(themes)
-        names = {name.removeprefix("cutaway-"): name for name in themes} | {name: name for name in themes}
-        if theme and theme not in names:
-            self.problems.append(f"There is no theme {theme!r}; there are {', '.join(sorted(themes))}.")
-        self.theme = names.get(theme, DEFAULT)
+        self.settings = settings or at_defaults()
+        self.our_themes: frozenset[str] = frozenset()
+        self.theme_problems: list[str] = []
+        self.load_themes()
+        self.problems = [*self.settings.file.problems, *self.theme_problems]
+        self.theme = DEFAULT
+        if problem := self.choose_theme(theme or self.settings.value("theme")):
+            self.problems.append(problem)
         self.set_class(self.colourless, "-no-colour")
+        self.use_keys(made(self.settings.file.keys))
         self.main: MainScreen | None = None
         self.link: asyncio.Task[None] | None = None
+
+    def use_keys(self, keymap: Keymap) -> None:
+        """Let the keys that quit, and the palette's, act on every screen, in the place of Textual's own."""
+        keys = self._bindings.key_to_bindings
+        for key in [key for key, bound in keys.items() if bound[0].action in ("quit", "command_palette")]:
+            del keys[key]
+        for action, does in (("quit", "quit"), ("palette", "command_palette")):
+            for key in filter(acts_everywhere, keymap.keys(action)):
+                keys[key] = [Binding(key, does, show=False, priority=True)]
+
+    def load_themes(self) -> None:
+        """Read the theme files, also those that came or changed since."""
+        themes, self.theme_problems = load_themes(places.config() / "themes")
+        for theme in themes.values():
+            self.register_theme(theme)
+        self.our_themes = frozenset(themes)
+
+    def choose_theme(self, name: str) -> str:
+        """Show the theme called so, with or without "cutaway-"; returns what is wrong, or nothing."""
+        found = next((one for one in (name, f"cutaway-{name}") if one in self.our_themes), None)
+        if found is None:
+            return f"There is no theme {name!r}; there are {', '.join(sorted(self.our_themes))}."
+        self.theme = found
+        return ""
 
     def get_default_screen(self) -> Screen[None]:
         folder = self.state_folder
         history = History(folder / "prompts.jsonl" if folder is not None else None)
-        self.main = MainScreen(self.session, history, Drafts(folder) if folder is not None else None)
+        drafts = Drafts(folder) if folder is not None else None
+        self.main = MainScreen(self.session, history, drafts, self.settings)
         return self.main
 
     def on_mount(self) -> None:
         # Begun here, so that what it calls runs as a part of this application.
         self.link = asyncio.create_task(self.session.link.run())
         for problem in self.problems:
-            self.notify(printable(problem), severity="warning", markup=False)
+            self.notify(printable(problem), severity="warning", markup=False, timeout=20)
 
     def get_line_filters(self) -> list[LineFilter]:
         # Textual takes any NO_COLOR for set and leaves greys; an empty one is none, and greys are colours.
@@ -73,10 +109,17 @@ class CutawayApp(App[None]):
         return [*filters, Colourless()] if self.colourless else filters
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        keymap = screen.keymap if isinstance(screen, MainScreen) else None
         for action in getattr(screen, "PALETTE", ()):
             if action.palette:
-                keys = " or ".join(key for key in (action.keys, action.letters) if key)
+                own = " or ".join(key for key in (action.keys, action.letters) if key)
+                keys = keymap.all_shown(action.id) if keymap is not None else own
                 yield SystemCommand(action.title, keys, partial(screen.run_action, action.name))
+        if isinstance(screen, MainScreen):
+            for name in self.settings.file.presets:
+                yield SystemCommand(f"Preset {printable(name)}", "Switch to it", partial(screen.use_preset, name))
+            for name in self.settings.file.templates:
+                yield SystemCommand(f"Template {printable(name)}", "Fill it in", partial(screen.use_template, name))
         for name in sorted(self.our_themes):
             yield SystemCommand(f"Theme {name}", "Change the colours", partial(setattr, self, "theme", name))
 
@@ -104,6 +147,11 @@ class CutawayApp(App[None]):
         if self.main is not None:
             self.main.keep_draft()
 
+    async def action_quit(self) -> None:
+        """Quit from any screen, with the draft kept."""
+        self.keep_draft()
+        self.exit()
+
     async def end_engine(self) -> None:
         """End the engine, and wait until it is gone."""
         if self.link is not None:
@@ -117,9 +165,9 @@ class CutawayApp(App[None]):
         self.exit(return_code=128 + number)
 
 
-async def run_session(session: Session, state_folder: Path | None = None, theme: str = "") -> int:
+async def run_session(session: Session, state_folder: Path | None = None, settings: LiveSettings | None = None) -> int:
     """Show the session until the reader quits; returns the exit status. The engine is ended in any case."""
-    return await run_app(CutawayApp(session, state_folder, theme))
+    return await run_app(CutawayApp(session, state_folder, settings=settings))
 
 
 async def run_app(app: CutawayApp) -> int:

@@ -23,6 +23,7 @@ COMMANDS = {  # in the order of the help: name -> what it does
     "models": "List, fetch, find and remove models.",
     "bench": "Measure how fast the engine is on this machine.",
     "tour": "Follow one request through the engine, chapter by chapter.",
+    "settings": "Show, read and change settings.",
     "replay": "Play a recorded conversation back.",
     "doctor": "Look at this machine, measure it, and say what to do about what is wrong.",
     "completion": "Let a shell complete commands, models and chats.",

@@ -35,7 +35,7 @@ _HIDING: tuple[tuple[int, int], ...] = (
 
 # The zero-width joiner and non-joiner belong to the writing of Persian, Hindi and emoji families, hiding nothing there.
 # After a plain character, or one after the other, they have no such reason.
-_IDLE_JOINER = re.compile("(?<=[\x00-\x7f\u200c\u200d])[\u200c\u200d]")
+IDLE_JOINER = re.compile("(?<=[\x00-\x7f\u200c\u200d])[\u200c\u200d]")
 
 # What ASCII offers for the commonest characters beyond it.
 _PLAIN = {
@@ -54,7 +54,7 @@ def printable(text: str) -> str:
     becomes U+FFFD.
     """
     if "\u200c" in text or "\u200d" in text:
-        text = _IDLE_JOINER.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
+        text = IDLE_JOINER.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
     return text.translate(_TABLE)
 
 

@@ -6,6 +6,7 @@ conversation of any length costs the same to show.
 
 from __future__ import annotations
 
+from ..keymap import STANDARD, Keymap
 from ..state.conversation import Node
 from .document import Document, Part
 from .status import ending
@@ -126,9 +127,13 @@ class Whole(Section):
 class Foot(Section):
     """How the reply ended, or what it does now; and what was changed in its prompt."""
 
+    def __init__(self, node: Node, keys: Keymap) -> None:
+        super().__init__(node)
+        self.keys = keys
+
     def lines(self, width: int) -> list[Line]:
         lines: list[Line] = []
-        glyph, words, style = ending(self.node)
+        glyph, words, style = ending(self.node, self.keys)
         if glyph:
             styled = Styled(f"{glyph} ", style)
             styled.foreign(words, style, [-1] * len(words))
@@ -168,12 +173,12 @@ class Notice(Section):
 class MessageSections:
     """The sections of one message, renewed as little as its changes need."""
 
-    def __init__(self, node: Node, speaker: str, plain: bool = False) -> None:
+    def __init__(self, node: Node, speaker: str, plain: bool = False, keys: Keymap = STANDARD) -> None:
         self.node = node
         self.plain = plain
         self.head = Head(node, speaker)
         self.thought = Thought(node)
-        self.foot = Foot(node)
+        self.foot = Foot(node, keys)
         self._bodies: list[Section] = []
         self._document: Document | None = None
         self._revision = -1

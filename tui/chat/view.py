@@ -16,6 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
+from ..keymap import STANDARD
 from ..scrolling import resize_virtual
 from ..state.conversation import Conversation, Node
 from .column import Column
@@ -69,6 +70,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.conversation: Conversation | None = None
         self.speaker = "model"
         self.plain = False
+        self.keymap = STANDARD
         self.following = True
         self.unread = False
         self.notice: list[tuple[str, str]] = []  # (text, style names) below the messages
@@ -97,7 +99,9 @@ class ConversationView(ScrollView, can_focus=True):
         """Take over the path shown, keeping what was drawn of messages that stay."""
         path = self.conversation.path() if self.conversation is not None else []
         known = {id(message.node): message for message in self._messages}
-        self._messages = [known.get(id(node)) or MessageSections(node, self.speaker, self.plain) for node in path]
+        self._messages = [
+            known.get(id(node)) or MessageSections(node, self.speaker, self.plain, self.keymap) for node in path
+        ]
         if self._cursor is not None and self._cursor not in path:
             self._cursor = None
         for message in self._messages:

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 import msgspec
 
 from ...engine.protocol import AnyEvent, Finished, Message, PromptRendered, SamplingSettings, Submit
-from . import completing, exits, question, stats
+from . import completing, configured, exits, question, stats, templated
+from .configured import Configured, preset_flag
 from .conversing import Conversation
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
 from .output import Output
 from .replies import Replies
+from .setting_flag import setting_flag
 
 REQUEST = "ask"
 
 
-@click.command("ask")
+@click.command("ask", cls=Configured)
 @click.argument("words", nargs=-1, metavar="[QUESTION]...")
-@click.option("--system", "-s", metavar="TEXT", help="A system prompt, or @FILE.")
+@setting_flag("system")
+@preset_flag
+@click.option(
+    "--template",
+    metavar="NAME",
+    shell_complete=completing.templates,
+    help="A prompt with fields, [templates.NAME] in the settings file.",
+)
+@click.option(
+    "--field",
+    "-f",
+    "fields",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Fills a field of the template in; VALUE may be @FILE. Can be repeated.",
+)
 @click.option(
     "--continue",
     "-c",
@@ -40,7 +58,9 @@ REQUEST = "ask"
 @engine_flags
 def command(
     words: tuple[str, ...],
-    system: str | None,
+    system: str,
+    template: str | None,
+    fields: tuple[str, ...],
     chat: str | None,
     samples: int,
     json_schema: str | None,
@@ -55,6 +75,9 @@ def command(
     The reply goes to standard output, everything else to standard error. Ctrl+C stops the reply, keeps what came, and
     exits with 130. With -c, question and reply are kept in the chat that is continued; `cutaway chats` lists them.
 
+    With --template, QUESTION or standard input fill the one field that no -f gives; where a person sits at the
+    terminal, what is missing is asked for.
+
     \b
     Examples:
       cutaway ask "Why is the sky blue?"
@@ -62,17 +85,27 @@ def command(
       cutaway ask "What is this?" @notes.txt --system @editor.txt
       cutaway ask -c "And at night?"          in the last chat
       cutaway ask --json --seed 7 "Hi" | jq .
+      cutaway ask --preset coder --template review -f language=Rust @main.rs
     """
+    given = configured.settings()
+    configured.tell_problems(given.file)
     settings = sampling_from(values, **({} if as_json or values["trace"] else {"candidates": 0}))
     flags = engine_from(values, inspect=as_json)
-    system = question.text_or_file(system) if system else ""
+    system = configured.system(system)
+    if fields and template is None:
+        raise click.UsageError("-f fills in a field of a template: name one with --template.")
+    read = question.read
+    if template is not None:
+        read = partial(templated.asked, given.file.template(template), fields)
     if chat is not None:
         if samples > 1:
             raise click.UsageError("A chat is continued by one reply: leave out --samples.")
         if json_schema is not None:
             raise click.UsageError("A chat is continued in plain text: leave out --json-schema.")
-        return _go_on(chat, words, flags, settings, system, as_json=as_json, with_stats=with_stats)
-    submit = submit_for(flags, settings, system, question.read(words), samples)
+        # A chat that has its own system prompt gets another only from somebody who asks for it.
+        system = system if configured.was_given("system") or configured.was_given("preset") else ""
+        return _go_on(chat, words, read, flags, settings, system, as_json=as_json, with_stats=with_stats)
+    submit = submit_for(flags, settings, system, read(words), samples)
     if json_schema is not None:
         submit = msgspec.structs.replace(submit, json_schema=question.text_or_file(f"@{json_schema.removeprefix('@')}"))
     return asyncio.run(answer(flags, submit, as_json=as_json, with_stats=with_stats))
@@ -81,6 +114,7 @@ def command(
 def _go_on(
     chat: str,
     words: tuple[str, ...],
+    read: Callable[[tuple[str, ...]], str],
     flags: EngineFlags,
     settings: SamplingSettings,
     system: str,
@@ -92,7 +126,7 @@ def _go_on(
 
     with kept.chats() as store:
         key, named = kept.continued(store, chat)
-        asked = question.read(words if named else (chat, *words))
+        asked = read(words if named else (chat, *words))
         conversation = store.open(key)
         assert conversation is not None
         conversation.system = system or conversation.system

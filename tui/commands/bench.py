@@ -13,7 +13,8 @@ from ...engine.errors import CutawayError
 from ..bench import stored, table
 from ..bench.measures import Report
 from ..bench.running import Bench, Sizes
-from . import exits
+from . import configured, exits
+from .configured import Configured
 from .conversing import Conversation
 from .flags import EngineFlags, engine_flags, engine_from
 from .output import Output
@@ -37,7 +38,7 @@ class Streams(click.ParamType):
         return numbers
 
 
-@click.command("bench")
+@click.command("bench", cls=Configured)
 @click.option("--streams", type=Streams(), default="1,4,16", show_default=True, help="Requests at once.")
 @click.option(
     "--prompt-tokens",
@@ -81,6 +82,7 @@ def command(
       cutaway bench --streams 1,8 --new-tokens 128
       cutaway bench --model Qwen/Qwen3-0.6B --json
     """  # fmt: skip
+    configured.tell_problems(configured.settings().file)
     flags = engine_from(values, inspect=False)
     flags = dataclasses.replace(
         flags, load=msgspec.structs.replace(flags.load, max_lanes=max(flags.load.max_lanes, *streams))

@@ -13,16 +13,19 @@ import click
 
 from ...engine.errors import CutawayError
 from ...engine.protocol import AnyEvent, Message, PromptRendered, SamplingSettings, Submit, TextDelta
-from . import ask, completing, exits, question, screen
+from . import ask, completing, configured, exits, question, screen
+from .configured import Configured, preset_flag
 from .conversing import Conversation, Refused
 from .flags import EngineFlags, engine_flags, engine_from, sampling_flags, sampling_from
 from .output import Output
+from .setting_flag import setting_flag
 
 PROMPT = "> "
 
 
-@click.command("chat")
-@click.option("--system", "-s", metavar="TEXT", help="A system prompt.")
+@click.command("chat", cls=Configured)
+@setting_flag("system")
+@preset_flag
 @click.option(
     "--continue",
     "-c",
@@ -33,11 +36,12 @@ PROMPT = "> "
     shell_complete=completing.chats,
     help="Go on with a kept chat: the last, or the one with this key.",
 )
-@click.option("--plain", is_flag=True, envvar="CUTAWAY_PLAIN", help="Line by line, without the full screen.")
-@click.option("--theme", metavar="NAME", default="", envvar="CUTAWAY_THEME", help="Colours of the full screen.")
+@setting_flag("plain")
+@setting_flag("theme")
+@setting_flag("keep_chats")
 @sampling_flags
 @engine_flags
-def command(system: str | None, kept: str | None, plain: bool, theme: str, **values: Any) -> int:
+def command(system: str, kept: str | None, plain: bool, theme: str, keep_chats: bool, **values: Any) -> int:
     """Talk with a model, its engine at work beside the chat.
 
     Line by line (--plain, or in a terminal that can do no more), Ctrl+C stops a reply and keeps what was said; Ctrl+C
@@ -54,8 +58,13 @@ def command(system: str | None, kept: str | None, plain: bool, theme: str, **val
     full = screen.fits() and not plain
     settings = sampling_from(values, **({} if full or values["trace"] else {"candidates": 0}))
     flags = engine_from(values, inspect=full)
+    given = configured.settings()
+    system = configured.system(system)
+    if kept is not None and not keep_chats:
+        raise click.UsageError("To go on with a kept chat is to keep it: give --keep-chats too.")
     if full:
-        return screen.show(flags, settings, system or "", theme, kept or "")
+        return screen.show(flags, settings, system, given, kept or "")
+    configured.tell_problems(given.file)
     if kept is not None:
         raise click.UsageError("Only the full screen goes on with a kept chat; line by line, `cutaway ask -c` does.")
     start = (Message("system", system),) if system else ()
@@ -63,7 +72,7 @@ def command(system: str | None, kept: str | None, plain: bool, theme: str, **val
         piped = question.piped()
         if not piped.strip():
             return exits.OK
-        return asyncio.run(ask.answer(flags, ask.submit_for(flags, settings, system or "", piped)))
+        return asyncio.run(ask.answer(flags, ask.submit_for(flags, settings, system, piped)))
     return _Chat(flags, settings, start).run()
 
 

@@ -49,3 +49,17 @@ def chats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
         hits = hits or [chat for chat in listed if wanted in chat.title.casefold()]
         return [CompletionItem(chat.key, help=printable(" ".join(chat.title.split()))) for chat in hits[:MOST]]
     return []
+
+
+def presets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Presets of the settings file."""
+    from ..settings.document import load
+
+    return [CompletionItem(name) for name in load().presets if name.startswith(incomplete)]
+
+
+def templates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Prompt templates of the settings file."""
+    from ..settings.document import load
+
+    return [CompletionItem(name) for name in load().templates if name.startswith(incomplete)]

@@ -15,13 +15,15 @@ from ...engine.errors import CutawayError
 from ..doctor import folders, measuring, terminal
 from ..doctor import machine as machines
 from ..doctor.findings import Finding, conceal, lines
-from . import exits
+from ..settings.document import SettingsFile
+from . import configured, exits
+from .configured import Configured
 from .flags import EngineFlags, engine_flags, engine_from
 from .output import Output
 from .progress import Progress
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Configured)
 @click.option("--no-measure", is_flag=True, help="Do not load a model and measure it.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 @engine_flags
@@ -41,7 +43,7 @@ def command(no_measure: bool, as_json: bool, **values: Any) -> int:
     flags = engine_from(values, inspect=False)
     found = asyncio.run(_examined(flags, measure=not no_measure))
     found += terminal.look(os.environ, sys.stdout.isatty(), sys.stdout.encoding or "")
-    found = conceal(found + folders.look())
+    found = conceal(found + folders.look() + _settings(configured.settings().file))
     wrong = sum(finding.state == "wrong" for finding in found)
     if as_json:
         Output().write(msgspec.json.format(msgspec.json.encode({"wrong": wrong, "findings": found})).decode() + "\n")
@@ -50,6 +52,14 @@ def command(no_measure: bool, as_json: bool, **values: Any) -> int:
         columns = shutil.get_terminal_size().columns if output.terminal else 0
         output.write("\n".join([*lines(found, columns), "", _verdict(wrong)]) + "\n")
     return exits.FAILED if wrong else exits.OK
+
+
+def _settings(file: SettingsFile) -> list[Finding]:
+    """What is wrong in the settings file, without the values that stand there; or that nothing is."""
+    if not file.problems:
+        return [Finding("folders", "settings", str(file.path) if file.path.exists() else "none; the defaults hold")]
+    told = [problem.partition(", not ")[0].rstrip(".") for problem in file.problems]
+    return [Finding("folders", "settings", problem, "wrong", f"Correct it in {file.path}.") for problem in told]
 
 
 def _verdict(wrong: int) -> str:

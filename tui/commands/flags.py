@@ -1,4 +1,4 @@
-"""The flags that several commands share, and what is made of them. Each can also be set as `CUTAWAY_<NAME>`."""
+"""The flags that several commands share, and what is made of them. They are made from the settings' schema."""
 
 from __future__ import annotations
 
@@ -14,24 +14,13 @@ from ...engine.client import Engine, EngineClient
 from ...engine.errors import SettingError
 from ...engine.protocol import Configure, Load, SamplingSettings
 from ...engine.settings import parse
-from . import completing, servers
+from ..settings.schema import SETTINGS
+from . import servers
+from .configured import was_given
 from .servers import Server
+from .setting_flag import setting_flag
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# Given as text and read by `settings.parse`, so that a wrong value is told in the same words everywhere.
-_SAMPLING: dict[str, tuple[str, str]] = {
-    "temperature": ("NUMBER", "0 is greedy; higher is more surprising.  [default: 0.7]"),
-    "top-k": ("N", "Draw from the N likeliest tokens; 0 is off."),
-    "top-p": ("P", "Draw from the likeliest tokens that make up P; 1 is off."),
-    "min-p": ("P", "Leave out tokens below P times the likeliest; 0 is off."),
-    "repetition-penalty": ("NUMBER", "Above 1: avoid tokens seen before."),
-    "presence-penalty": ("NUMBER", "From -2 to 2: avoid tokens already said."),
-    "frequency-penalty": ("NUMBER", "From -2 to 2: the more often said, the more avoided."),
-    "seed": ("N", "The same seed gives the same reply."),
-    "max-tokens": ("N", "Cut the reply after N tokens."),
-    "min-tokens": ("N", "Do not end before N tokens."),
-}
 
 
 def _option(name: str, **settings: Any) -> Callable[[F], F]:
@@ -40,37 +29,11 @@ def _option(name: str, **settings: Any) -> Callable[[F], F]:
     return click.option(name, **settings)
 
 
-_SAMPLING_OPTIONS = [
-    *(_option(f"--{name}", metavar=unit, help=text) for name, (unit, text) in _SAMPLING.items()),
-    _option("--stop", multiple=True, metavar="TEXT", help="End the reply at TEXT. Can be repeated."),
-    click.option("--stop-id", "stop_ids", multiple=True, metavar="ID", help="End at this token. Can be repeated."),
-    _option("--ignore-eos", is_flag=True, help="Go on when the model wants to end."),
-    _option("--logit-bias", multiple=True, metavar="ID=NUMBER", help="Make a token likelier or less. Can be repeated."),
-]
-_WHOLE = click.IntRange(min=0)
+_SAMPLING = [setting for setting in SETTINGS if setting.section == "sampling"]
+_TEXTS = [setting.name for setting in _SAMPLING if setting.kind in ("number", "whole")]
+_SAMPLING_OPTIONS = [setting_flag(setting.name) for setting in _SAMPLING]
 _ENGINE_OPTIONS = [
-    click.option("--model", "-m", default="", envvar="CUTAWAY_MODEL", metavar="MODEL",
-                 shell_complete=completing.models,
-                 help="A folder, a GGUF file or a hub id.  [default: SmolLM2-135M-Instruct]"),
-    _option("--precision", default="auto", show_default=True,
-            type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8"]), help="Of weights and arithmetic."),
-    _option("--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu or cuda."),
-    _option("--threads", default=0, type=_WHOLE, help="Processor threads; 0 lets the engine measure."),
-    _option("--deterministic", is_flag=True, help="A seeded request says the same alone and among any others."),
-    _option("--page-size", default=0, type=_WHOLE, help="Tokens a KV page; 0 lets the engine choose."),
-    _option("--pages", default=0, type=_WHOLE, help="KV pages; 0 lets the engine choose."),
-    _option("--lanes", default=16, show_default=True, type=click.IntRange(min=1), help="Requests computed at once."),
-    _option("--token-budget", default=512, show_default=True, type=click.IntRange(min=1), help="Positions a step."),
-    _option("--window", default=0, type=_WHOLE, help="Tokens of context; 0 is the model's own."),
-    _option("--template", default="", metavar="NAME", help="A built-in chat template, for models without one."),
-    _option("--offline", is_flag=True, help="Use only what is on this machine."),
-    _option("--policy", type=click.Choice(["continuous", "static"]), help="How requests share the lanes."),
-    _option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse pages of equal beginnings.  [default: on]"),
-    _option("--kv-reuse/--no-kv-reuse", default=None, help="Or compute every prefix again.  [default: on]"),
-    _option("--buffered", is_flag=True, help="Show the reply when it is whole."),
-    _option("--server", metavar="URL", help="An OpenAI-compatible server, such as http://gpu-box:8000/v1."),
-    _option("--key-env", default="", metavar="VARIABLE", help="The variable that holds the server's key."),
-    _option("--engine", metavar="COMMAND", help='The engine to talk to, such as "ssh box cutaway engine".'),
+    *(setting_flag(setting.name) for setting in SETTINGS if setting.section == "engine"),
     _option("--trace", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
             help="Record what the engine says, for `cutaway replay`."),
 ]  # fmt: skip
@@ -109,7 +72,7 @@ def engine_flags(function: F) -> F:
 
 def sampling_from(values: dict[str, Any], **fixed: Any) -> SamplingSettings:
     """Take the sampling flags out of `values`. Raises `SettingError`."""
-    given = {name.replace("-", "_"): values.pop(name.replace("-", "_")) for name in _SAMPLING}
+    given = {name: values.pop(name) for name in _TEXTS}
     given = {name: value for name, value in given.items() if value is not None}
     given["stop"] = [_readable(text) for text in values.pop("stop")]
     given["stop_ids"] = list(values.pop("stop_ids"))
@@ -132,7 +95,7 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
         token_budget=values.pop("token_budget"),
         window=values.pop("window"),
         offline=values.pop("offline"),
-        chat_template=values.pop("template"),
+        chat_template=values.pop("chat_template"),
     )
     trace = values.pop("trace")
     configure = Configure(
@@ -141,11 +104,15 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
         kv_reuse=values.pop("kv_reuse"),
         inspect=inspect or trace is not None,
     )
-    command = values.pop("engine") or None
-    server = servers.resolve(values.pop("server") or "", load.model, values.pop("key_env"))
-    if server is not None:
-        if command is not None:
+    command, address = values.pop("engine") or None, values.pop("server") or ""
+    if command and address:
+        if was_given("engine") == was_given("server"):
             raise click.UsageError('Give --server or --engine. Both: --engine "ssh box cutaway engine --server URL".')
+        command, address = (command, "") if was_given("engine") else (None, address)
+    # A model that the settings name for the machine itself is none of a server that a flag names.
+    named = load.model if was_given("model") or not was_given("server") else ""
+    server = servers.resolve(address, named, values.pop("key_env"))
+    if server is not None:
         load = msgspec.structs.replace(load, model=server.model)
     return EngineFlags(load, configure, command, trace, values.pop("buffered"), server)
 

@@ -10,7 +10,7 @@ import click
 from ...engine import trace
 from ...engine.protocol import Failed, Finished, PromptRendered, Rejected
 from ...engine.replay import ReplayEngine
-from . import exits, screen
+from . import configured, exits, screen
 from .ask import describe_end
 from .output import Output
 from .replies import Replies
@@ -52,8 +52,9 @@ def _show(file: Path, pace: float | None) -> int:
         raise click.UsageError("--screen needs a terminal that can address its cells.")
     from ..app import run_session
     from ..playback import Playback
+    from ..settings.live import LiveSettings
 
-    return asyncio.run(run_session(Playback(file, pace, LONGEST_GAP)))
+    return asyncio.run(run_session(Playback(file, pace, LONGEST_GAP), settings=LiveSettings(configured.from_outside())))
 
 
 async def _play(engine: ReplayEngine, as_json: bool) -> int:

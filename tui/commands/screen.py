@@ -16,6 +16,7 @@ from . import exits
 from .flags import EngineFlags
 
 if TYPE_CHECKING:
+    from ..settings.layers import Layers
     from ..state.conversation import Conversation
     from ..state.keeping import ConversationStore
 
@@ -28,7 +29,7 @@ def fits() -> bool:
     return terminal and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def show(flags: EngineFlags, settings: SamplingSettings, system: str, theme: str, chat: str = "") -> int:
+def show(flags: EngineFlags, settings: SamplingSettings, system: str, given: Layers, chat: str = "") -> int:
     """Show a chat on the full screen until the reader leaves it; returns the exit code.
 
     `chat` names one that was kept (`kept.chosen`); without it, a new one begins. Raises `StoreError` where there is
@@ -37,14 +38,17 @@ def show(flags: EngineFlags, settings: SamplingSettings, system: str, theme: str
     gc.disable()  # until the first paint: collecting what is being imported only delays it
     from ..app import run_session
     from ..session import Session
+    from ..settings.live import LiveSettings
+    from ..state.keeping import MemoryStore
     from ..store.chats import default_store
 
     configure = msgspec.structs.replace(flags.configure, delivery="buffered" if flags.buffered else None)
-    store = default_store()
+    keep = given.value("keep_chats")
+    store = default_store() if keep else MemoryStore(notice="Chats are not kept: keep_chats is off.")
     try:
         conversation = _kept(store, chat) if chat else None
         session = Session(flags.engine(), flags.load, settings, store, system, configure, conversation=conversation)
-        return asyncio.run(run_session(session, places.state(), theme))
+        return asyncio.run(run_session(session, places.state() if keep else None, LiveSettings(given)))
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     finally:

@@ -8,6 +8,7 @@ import re
 
 from ...engine.client import own_command
 from ...engine.errors import SettingError
+from ..settings.document import load
 
 _ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:/]")
 
@@ -28,7 +29,7 @@ class Server:
 
 def named() -> dict[str, Server]:
     """The servers that the user has given names."""
-    return {}
+    return {name: Server(s.url, s.model, s.key_env) for name, s in load().servers.items()}
 
 
 def resolve(text: str, model: str = "", key_env: str = "") -> Server | None:

@@ -8,18 +8,20 @@ from typing import Any
 import click
 
 from ...engine import places
-from . import exits, screen
+from . import configured, exits, screen
+from .configured import Configured
 from .flags import EngineFlags, engine_flags, engine_from
 from .output import Output
+from .setting_flag import setting_flag
 
 
-@click.command("tour")
+@click.command("tour", cls=Configured)
 @click.option("--question", "-q", metavar="TEXT", default="", help="The question to follow.")
 @click.option("--chapter", metavar="N", type=click.IntRange(min=1), help="Begin at this chapter.")
 @click.option("--restart", is_flag=True, help="Forget how far you were.")
 @click.option("--recorded", is_flag=True, help="Play a recording: no model is needed.")
 @click.option("--check", is_flag=True, help="Run all chapters unattended and print what came out; 1 if one fails.")
-@click.option("--theme", metavar="NAME", default="", envvar="CUTAWAY_THEME", help="Colours of the full screen.")
+@setting_flag("theme")
 @engine_flags
 def command(
     question: str, chapter: int | None, restart: bool, recorded: bool, check: bool, theme: str, **values: Any
@@ -29,6 +31,7 @@ def command(
     Where you are is kept: the next `cutaway tour` goes on there. Your own chapters go into the folder `tour` of the
     configuration directory.
     """
+    configured.tell_problems(configured.settings().file)
     flags = engine_from(values, inspect=True)
     if check:
         return asyncio.run(_check(flags, question, recorded))

@@ -11,6 +11,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from ...engine.protocol import SamplingSettings
+from ..keymap import STANDARD
 from ..panels.line import Line
 from ..panels.panel import Panel
 from ..state import EngineState, Selection
@@ -60,6 +61,7 @@ class ControlsBar(Panel):
     def __init__(self, state: EngineState, selection: Selection, settings: SamplingSettings, id: str) -> None:
         super().__init__(state, selection, id=id)
         self.settings = settings
+        self.keymap = STANDARD
         self.at = 0
         self._places: list[tuple[int, int, int]] = []  # row, first cell, end of each control
 
@@ -81,7 +83,8 @@ class ControlsBar(Panel):
         switches = self.state.switches
         made = [(number.text(self.settings), "strong") for number in NUMBERS]
         made += [((switch.short if short else switch.text)(switches), "accent") for switch in self._switches()]
-        return made + [(text, "") for _, text in self._deeds()]
+        keys = self.keymap.hint("keys", "keys", letter=True) or "keys"
+        return made + [(keys if action == "keys" else text, "") for action, text in self._deeds()]
 
     def _switches(self) -> list[Switch]:
         """Those that what is loaded has."""

@@ -140,5 +140,5 @@ DEEDS: tuple[tuple[str, str, str], ...] = (  # action, text, the capability with
     ("step", "⇥ step", "pause"),
     ("traffic", "≋ traffic", ""),
     ("clear_cache", "⌫ cache", "switches"),
-    ("keys", "? keys", ""),
+    ("keys", "keys", ""),
 )

@@ -8,17 +8,19 @@ from textual.screen import Screen
 
 from ..chat.composer import Composer
 from ..chat.view import ConversationView
+from ..keymap import STANDARD
 from ..printable import printable
 from ..session import Session
 from ..state.conversation import Node
 
 
 class MainBase(Screen[None]):
-    """The session and the two widgets of the chat; `say` tells the reader something."""
+    """The session, the keys and the two widgets of the chat; `say` tells the reader something."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
+        self.keymap = STANDARD
 
     @property
     def view(self) -> ConversationView:
@@ -28,9 +30,11 @@ class MainBase(Screen[None]):
     def composer(self) -> Composer:
         return self.query_one("#composer", Composer)
 
-    def say(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+    def say(
+        self, text: str, severity: Literal["information", "warning", "error"] = "information", seconds: float = 6
+    ) -> None:
         """Tell the reader something in passing."""
-        self.notify(printable(text), severity=severity, markup=False, timeout=6)
+        self.notify(printable(text), severity=severity, markup=False, timeout=seconds)
 
     def wake_engine(self) -> None:
         """Before asking for something: start the engine again if it is gone."""
@@ -44,4 +48,8 @@ class MainBase(Screen[None]):
 
     def path_changed(self) -> None:
         """Another path or another chat is shown: draw it now."""
+        raise NotImplementedError
+
+    def action_write(self) -> None:
+        """Go where messages are written."""
         raise NotImplementedError

@@ -29,7 +29,7 @@ class ChatActions(MainBase):
     def on_composer_sent(self, event: Composer.Sent) -> None:
         event.stop()
         if self.session.generating:
-            self.say("The reply is still being written: Esc stops it, then send.", "warning")
+            self.say(f"The reply is still being written{self._stop_first()}, then send.", "warning")
             return
         asked = self.session.exchange.ask(self.session.conversation, event.text)
         self.composer.sent(event.text)
@@ -50,6 +50,10 @@ class ChatActions(MainBase):
         if node is not None and node.reply is not None and node.reply.request:
             self.session.selection.select_request(node.reply.request, node.reply.sample)
 
+    def _stop_first(self) -> str:
+        hint = self.keymap.hint("escape", "stops it") or self.keymap.hint("interrupt", "stops it")
+        return f": {hint or 'stop it'}"
+
     def action_stop(self) -> None:
         path = self.session.conversation.path()
         self.session.send(*self.session.exchange.stop(path))
@@ -68,7 +72,8 @@ class ChatActions(MainBase):
         if node is None or node.role != "assistant" or node.running:
             self.say("There is no reply here that could go on.", "warning")
         elif node.children:
-            self.say("This reply has an answer already: edit it (e) to go on in a new branch.", "warning")
+            edit = f" ({key})" if (key := self.keymap.letter("edit")) else ""
+            self.say(f"This reply has an answer already: edit it{edit} to go on in a new branch.", "warning")
         else:
             self._asked(*self.session.exchange.go_on(self.session.conversation, node))
 
@@ -77,7 +82,7 @@ class ChatActions(MainBase):
         if node is None:
             return
         if node.running:
-            self.say("The reply is still being written: Esc stops it, then edit.", "warning")
+            self.say(f"The reply is still being written{self._stop_first()}, then edit.", "warning")
             return
 
         def edited(result: tuple[str, bool] | None) -> None:
@@ -134,7 +139,8 @@ class ChatActions(MainBase):
             self.action_quit()
         else:
             self._interrupted_at = time.monotonic()
-            self.say("Ctrl+C again, or Ctrl+Q, quits.")
+            again, quits = self.keymap.shown("interrupt"), self.keymap.shown("quit")
+            self.say(f"{again} again, or {quits}, quits.")
 
     def action_quit(self) -> None:
         raise NotImplementedError

@@ -53,7 +53,8 @@ class ChatList(ChatActions):
     def action_delete_chat(self) -> None:
         title = self.session.conversation.title
         self._take_away(self.session.store.delete)
-        self.say(f"Deleted: {title}. The palette (Ctrl+P) can bring it back.")
+        palette = self.keymap.shown("palette")
+        self.say(f"Deleted: {title}. The palette{f' ({palette})' if palette else ''} can bring it back.")
 
     def action_undelete_chat(self) -> None:
         try:

@@ -141,7 +141,8 @@ class EngineActions(MainBase):
         requests = traffic.submits(names, self.session.exchange.settings, prompts)
         self.session.traffic.update(names)
         self.session.send(*requests)
-        self.say(f"{many} background requests sent; T stops them.")
+        stops = self.keymap.hint("stop_traffic", "stops them", letter=True)
+        self.say(f"{many} background requests sent{f'; {stops}' if stops else ''}.")
 
     def action_stop_traffic(self) -> None:
         self.session.send(*(Abort(name) for name in sorted(self.session.traffic)))

@@ -9,9 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.keys import format_key
 from textual.widgets import Static
 
+from ..keynames import display
 from .dialogs import Dialog
 
 KEY_WIDTH = 22
@@ -32,13 +32,7 @@ def key_names(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
 
 
 def _name(binding: Binding) -> str:
-    if binding.key_display:
-        return binding.key_display
-    key = binding.key
-    for modifier in ("ctrl", "alt", "shift"):
-        if key.startswith(f"{modifier}+"):
-            return f"{modifier.title()}+{key.removeprefix(f'{modifier}+').upper()}"
-    return format_key(key)
+    return binding.key_display or display(binding.key)
 
 
 class KeysScreen(Dialog[None]):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
 from ...engine.protocol import Event, Failed, Inspect, Ready
-from ..actions import ACTIONS, GROUPS, bindings
+from ..actions import ACTIONS, GROUPS
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
 from ..chat.view import ConversationView
@@ -31,23 +28,20 @@ from ..panels import (
 )
 from ..printable import printable
 from ..session import Session
+from ..settings.live import LiveSettings, at_defaults
 from ..state.conversation import Node
 from .chat_list import ChatList
-from .engine_actions import EngineActions
+from .hints import composing, greeting, starts_again
 from .keys import KeysScreen, bindings_of
 from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
 from .panel_actions import PanelActions
+from .settings_actions import SettingsActions
 from .tabs import PanelTabs
 from .topbar import TopBar, progress
 
 TOTALS_EVERY = 1.0  # seconds between two looks at a server's totals, while a panel shows them
 TURNS = 2  # paints in which every panel is drawn once
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
-GREETING = [
-    ("Ask something. The panels show what the engine does to answer.", ""),
-    ("", ""),
-    ("F1 or ? keys · Ctrl+P every action · Ctrl+O jump · F2 to F7 panels · Ctrl+T background traffic", "dim"),
-]
 _PANELS: dict[str, type[Panel]] = {
     "tokens": TokenRow,
     "lanes": LanesPanel,
@@ -58,15 +52,21 @@ _PANELS: dict[str, type[Panel]] = {
 }
 
 
-class MainScreen(ChatList, EngineActions, PanelActions):
+class MainScreen(ChatList, SettingsActions, PanelActions):
     """Chat left, panels right, controls below; everything is drawn from the session, at most fifteen times a second."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     AUTO_FOCUS = "#composer"
     PALETTE = ACTIONS
 
-    def __init__(self, session: Session, history: History | None = None, drafts: Drafts | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        history: History | None = None,
+        drafts: Drafts | None = None,
+        settings: LiveSettings | None = None,
+    ) -> None:
         super().__init__(session)
+        self.settings = settings or at_defaults()
         self.history = history or History()
         self.drafts = drafts
         self._dirty: dict[int, Node] = {}
@@ -111,6 +111,7 @@ class MainScreen(ChatList, EngineActions, PanelActions):
         if self.drafts is not None and (left := self.drafts.left_behind()):
             self.composer.put(left)
             self.say("This is what you had not sent when the program ended last.")
+        self.begin_settings()
         self.lay_out()
         self.path_changed()
         self.set_interval(TOTALS_EVERY, self._ask_totals)
@@ -222,9 +223,8 @@ class MainScreen(ChatList, EngineActions, PanelActions):
 
     def _tell(self) -> None:
         """What Enter will do on the composer's border; below the messages, what is wrong or how to begin."""
-        busy = "Esc stops · " if self.session.generating else ""
-        how = "Enter sends · Ctrl+J new line" if self.focused is self.composer else "i writes · ? keys"
-        text = self.session.meter.warning() or busy + how
+        usual = composing(self.keymap, self.focused is self.composer, self.session.generating)
+        text = self.session.meter.warning() or usual
         if text != self._told:
             self._told = text
             self.composer.border_subtitle = Content(printable(text).replace("\n", " "))
@@ -233,7 +233,7 @@ class MainScreen(ChatList, EngineActions, PanelActions):
     def _notice(self) -> list[tuple[str, str]]:
         if self.session.trouble is not None:
             sentence = " ".join(part for part in self.session.trouble if part)
-            return [(f"✗ {sentence}", "state-failed"), ("R, or your next message, starts the engine again.", "dim")]
+            return [(f"✗ {sentence}", "state-failed"), (starts_again(self.keymap), "dim")]
         failure = self.session.state.failure
         if self.session.state.card is None and isinstance(failure, Failed):
             sentence = f"{failure.message} {failure.action}".strip()
@@ -241,11 +241,15 @@ class MainScreen(ChatList, EngineActions, PanelActions):
             again = f"◌ {progress(waiting)}" if waiting is not None else ""
             return [(f"✗ {sentence}", "state-failed"), (again, "state-busy")]
         if self.session.state.card is None:
-            return [(f"◌ {progress(self.session.state.loading)}", "state-busy"), ("", ""), *GREETING]
+            return [(f"◌ {progress(self.session.state.loading)}", "state-busy"), ("", ""), *greeting(self.keymap)]
         if self.session.conversation.root.children:
             return []
         card = self.session.state.card
-        return [(card.attention_note, "dim"), ("", ""), *GREETING] if self.session.state.remote else GREETING
+        return (
+            [(card.attention_note, "dim"), ("", ""), *greeting(self.keymap)]
+            if self.session.state.remote
+            else greeting(self.keymap)
+        )
 
     def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()
@@ -281,7 +285,10 @@ class MainScreen(ChatList, EngineActions, PanelActions):
             self.action_write()
 
     def action_keys(self) -> None:
-        groups = [(GROUPS[group], [b for a in ACTIONS if a.group == group for b in a.bindings()]) for group in GROUPS]
+        groups = [
+            (title, [b for action in ACTIONS if action.group == group for b in self.keymap.bindings(action)])
+            for group, title in GROUPS.items()
+        ]
         widgets: list[tuple[str, type]] = [
             ("While writing a message", Composer),
             ("In the chat", ConversationView),
@@ -295,16 +302,16 @@ class MainScreen(ChatList, EngineActions, PanelActions):
 
         open_tour(self)
 
-    def action_theme(self) -> None:
-        names = sorted(name for name in self.app.available_themes if name in self.app_themes)
-        if names:
-            at = names.index(self.app.theme) if self.app.theme in names else -1
-            self.app.theme = names[(at + 1) % len(names)]
-            self.say(f"Theme {self.app.theme}.")
-
-    @property
-    def app_themes(self) -> set[str]:
-        return set(getattr(self.app, "our_themes", ()))
+    def keys_changed(self) -> None:
+        """Draw every hint again."""
+        self.view.keymap = self.keymap
+        self.view.redraw_all()
+        self.controls.keymap = self.keymap
+        self.controls.repaint()
+        self.query_one(TopBar).keymap = self.keymap
+        self.query_one(PanelTabs).keymap = self.keymap
+        self.query_one(PanelTabs).refresh()
+        self.changed([])
 
     def action_quit(self) -> None:
         self.keep_draft()

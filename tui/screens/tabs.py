@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.message import Message
 from textual.widget import Widget
 
+from ..keymap import STANDARD
 from ..panels.line import Line
 from .layout import PANELS
 
@@ -31,6 +32,7 @@ class PanelTabs(Widget):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self.shown = ""
+        self.keymap = STANDARD
         self._ends: list[tuple[int, str]] = []
 
     def show(self, panel: str) -> None:
@@ -42,9 +44,10 @@ class PanelTabs(Widget):
         for letters in (20, 4, 0):
             line = Line()
             self._ends = []
-            for number, panel in enumerate(("", *PANELS), 1):
+            for panel in ("", *PANELS):
+                number = self.keymap.letter(panel or "show_chat")
                 name = (_NAMES.get(panel, panel) or "chat")[:letters]
-                line.add(f" {number} {name}".rstrip() + " ", "shown" if panel == self.shown else "other")
+                line.add(f" {f'{number} {name}'.strip()} ", "shown" if panel == self.shown else "other")
                 self._ends.append((line.width, panel))
             if line.width <= width:
                 break

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from rich.cells import cell_len
 
 from ...engine.protocol import LoadProgress, ModelCard
+from ..keymap import STANDARD
 from ..panels.glyphs import bar
 from ..panels.line import Line
 from ..panels.panel import Panel
@@ -29,6 +30,7 @@ class TopBar(Panel, can_focus=False):
     def __init__(self, session: Session, id: str) -> None:
         super().__init__(session.state, session.selection, id=id)
         self.session = session
+        self.keymap = STANDARD
 
     def depends_on(self) -> Hashable:
         session = self.session
@@ -61,7 +63,9 @@ class TopBar(Panel, can_focus=False):
         """What is loaded, or on its way, or missing."""
         state = self.state
         if self.session.trouble is not None:
-            return [("✗ no engine", "bad strong"), ("R, or your next message, starts it again", "")]
+            key = self.keymap.letter("restart")
+            how = f"{key}, or your next message, starts it again" if key else "your next message starts it again"
+            return [("✗ no engine", "bad strong"), (how, "")]
         if state.loading is not None or state.card is None:
             return [(f"◌ {progress(state.loading)}", "warn")]
         card = state.card
