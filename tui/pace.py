@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 FRAME = 1 / 15  # seconds between paints at least
 SLOWEST = 1 / 4  # and at most
-SHARE = 0.06  # of all cores together, for this whole process
+SHARE = 0.04  # of all cores together, for this whole process
 
 
 class Pace:
