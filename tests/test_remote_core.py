@@ -91,6 +91,29 @@ def test_candidates_are_the_servers_log_probabilities_and_marked_as_told():
     assert first.entropy == 0.0
 
 
+def test_vllms_token_ids_are_taken_from_the_stream():
+    with connected(vllm(recorded("vllm-0.32", "chat_stream_token_ids"))) as (running, _):
+        ended = running.ask()
+        tokens = running.tokens()
+        assert [token.id for token in tokens] == list(ended.token_ids) == [60, 23, *ended.token_ids[2:-1], 2828]
+        assert [token.position for token in tokens] == list(range(37, 45))
+    assert (ended.prompt_tokens, ended.generated_tokens) == (37, 8)
+
+
+def test_candidates_stand_in_order_and_the_rank_is_told_only_where_it_is_known():
+    def entry(*drawn: tuple[str, float]) -> dict[str, object]:
+        listed = [{"token": token, "logprob": logprob} for token, logprob in drawn]
+        return {"content": [{**listed[0], "top_logprobs": listed}]}
+
+    second = piece("b", logprobs=entry(("b", -1.0), ("a", -0.5), ("c", -3.0)))
+    far = piece("z", logprobs=entry(("z", -9.0), ("a", -0.1), ("b", -4.0)))
+    with connected(simple(stream(second, far, end(), DONE))) as (running, _):
+        running.ask()
+        first, last = running.tokens()
+    assert [candidate.piece for candidate in first.candidates] == ["a", "b", "c"]
+    assert (first.rank, last.rank) == (2, 0)
+
+
 def test_llama_cpps_token_ids_are_taken_over():
     with connected(llama_server()) as (running, _):
         ended = running.ask()

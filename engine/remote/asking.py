@@ -198,7 +198,7 @@ class Asking:
         return chunk is None and event.data[-1].strip() == DONE
 
     def _take(self, chunk: Chunk, reply: Reply) -> None:
-        reply.prompt_tokens = len(self._prompt[1])
+        reply.prompt_tokens = max(reply.prompt_tokens, len(self._prompt[1]))
         try:
             reply.take(chunk, time.monotonic_ns())
         except ServerTrouble as error:

@@ -27,9 +27,12 @@ def sampled(
     listed = any(_same(other, own) for other in others)
     if others and not listed:
         others.append(own)
+    others.sort(key=lambda other: -(other.logprob or 0.0))  # vLLM puts the drawn one first
     rank = 0
     if listed and entry.logprob is not None:
-        rank = 1 + sum(1 for other in others if (other.logprob or 0.0) > entry.logprob)
+        above = sum(1 for other in others if (other.logprob or 0.0) > entry.logprob)
+        # The last of the list may be there only because it was drawn: how many lie between is not told.
+        rank = above + 1 if above < len(others) - 1 else 0
     return Sampled(
         request=request,
         sample=sample,

@@ -84,6 +84,7 @@ class Reply:
         if chunk.usage is not None:
             self.usage = chunk.usage
         self._timings = chunk.timings or self._timings
+        self.prompt_tokens = max(self.prompt_tokens, len(chunk.prompt_token_ids or ()))
         for choice in chunk.choices or ():
             writing = self._samples.get(choice.index or 0)
             if writing is not None and not writing.ended:
