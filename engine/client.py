@@ -54,7 +54,8 @@ class EngineClient:
         self.start_timeout = start_timeout
         self.welcome: Welcome | None = None
         self.clock_offset_ns = 0  # add to the engine's time stamps to get ours
-        self._local = self.command[: len(own_command())] == own_command()
+        # Ours: what it sees of files and memory is what we see.
+        self.local = self.command[: len(own_command())] == own_command()
         self._process: asyncio.subprocess.Process | None = None
         self._events: asyncio.Queue[AnyEvent | None] = asyncio.Queue(BACKLOG)
         self._events_task: asyncio.Task[None] | None = None
@@ -227,7 +228,7 @@ class EngineClient:
         """What the process said last: on its standard error, or in the log if it is on this machine."""
         if self._stderr:
             return self._stderr[-1]
-        if self._local and self.welcome is not None:
+        if self.local and self.welcome is not None:
             return log.last_words(self.welcome.pid)
         return ""
 

@@ -209,6 +209,7 @@ class Failed(Event, frozen=True):
     fatal: bool = False
     request: str = ""
     detail: str = ""  # for the log and --debug
+    loading: bool = False  # what failed is a load; the model loaded before, if any, goes on serving
 
 
 class PageDetail(Event, frozen=True):

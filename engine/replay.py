@@ -19,7 +19,9 @@ from .protocol import (
     AnyEvent,
     Command,
     Configured,
+    Failed,
     Fork,
+    Load,
     Pause,
     Rejected,
     Resume,
@@ -64,6 +66,7 @@ class ReplayEngine:
         self._paused = paused
         self._credit = 0  # steps that may be played while paused
         self._steps = 0  # played
+        self._loads = 0  # asked for: the first one belongs to the start
         self._now_ns = self._began_ns = 0
         self._switches = Switches()
         self._answers: list[AnyEvent] = []  # to commands, before the trace goes on
@@ -78,6 +81,7 @@ class ReplayEngine:
     async def start(self) -> Welcome:
         """Open the trace, or go back to its start. Raises `TraceError` for a file that is none."""
         self._closed, self._credit, self._steps, self.over = False, 0, 0, False
+        self._loads = 0
         self._now_ns = self._began_ns = trace.read_header(self.path).began_ns
         self._entries = trace.read(self.path)
         before: list[trace.Entry] = []
@@ -106,6 +110,12 @@ class ReplayEngine:
                 self._pause(False)
             case StepOnce(count=count):
                 self._credit += count
+            case Load():
+                self._loads += 1
+                if self._loads == 1:
+                    return
+                told = "This is a recording: no model can be loaded."
+                self._answers.append(Failed(told, "Start cutaway without it.", "model", loading=True))
             case Submit() | Fork():
                 self._answers.append(
                     Rejected(command.request, "This is a recording: it can't answer.", "Start cutaway without it.")

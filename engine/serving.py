@@ -218,7 +218,7 @@ class Serving:
             self._load(after)
 
     def _not_loaded(self, error: CutawayError, detail: str = "") -> None:
-        self._send(Failed(error.message, error.action, error.kind, detail=detail))
+        self._send(Failed(error.message, error.action, error.kind, detail=detail, loading=True))
         held, self._held = self._held, []
         for command in held:
             if self._core is not None:

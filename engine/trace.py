@@ -114,6 +114,11 @@ class Recording:
         self._path = Path(path)
         self.trace: TraceWriter | None = None
 
+    @property
+    def local(self) -> bool:
+        """Whether the engine sees the same files and memory as we."""
+        return getattr(self._engine, "local", True)
+
     async def start(self) -> Welcome:
         """Raises `TraceError`, or as the engine's own `start`."""
         writer = self.trace or TraceWriter(self._path)

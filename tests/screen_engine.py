@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from cutaway.engine.errors import EngineDied
+from cutaway.engine.errors import CutawayError, EngineDied
 from cutaway.engine.protocol import (
     PROTOCOL_VERSION,
     AnyCommand,
@@ -47,8 +47,12 @@ class InProcessEngine:
             raise EngineDied("The engine is not running.")
         self.sent.append(command)
         if isinstance(command, Load):
-            self.core = build(command, self.push, self.push, lambda: False)
-            self.core.start()
+            try:
+                self.core = build(command, self.push, self.push, lambda: False)
+            except CutawayError as error:
+                self.push(Failed(error.message, error.action, error.kind, loading=True))
+            else:
+                self.core.start()
         elif self.core is not None:
             self.core.handle(command)
 

@@ -10,6 +10,7 @@ import pytest
 from cutaway.engine.protocol import Machine
 from cutaway.tui.doctor import folders, machine, terminal
 from cutaway.tui.doctor.findings import Finding, concealed, lines, private_names
+from msgspec.structs import replace
 
 from .cli_run import ENGINE, cutaway
 
@@ -129,8 +130,6 @@ WELL = Machine(
 
 
 def test_what_a_machine_lacks_has_one_thing_to_do_each() -> None:
-    from msgspec.structs import replace
-
     assert all(finding.state != "wrong" for finding in machine.look(WELL))
     for change, name, said in (
         ({"available_bytes": 100 << 20}, "memory", "Close what takes it"),
@@ -149,6 +148,33 @@ def test_home_and_names_are_concealed_as_whole_words_only() -> None:
         "~/x and /home/adalbert and …@…"
     )
     assert concealed("/data", Path("/"), ()) == "/data"
+
+
+def test_the_report_as_it_was_looked_at() -> None:
+    wrong = replace(WELL, kernels="", compiler="", kernels_problem="no C++ compiler found")
+    env = {"TERM": "xterm-256color", "NO_COLOR": "1", "LANG": "C.UTF-8"}
+    found = [*machine.look(wrong), terminal._colours(env), terminal._characters("UTF-8")]
+    assert "\n".join(lines(found, 72)) == REPORT.strip("\n")
+
+
+REPORT = """
+machine
+  ✓ system        Linux 6 x86_64
+  ✓ processor     A Processor, 2 cores to use, 4 hardware threads
+  ✓ instructions  AVX2
+  ✓ memory        17.2 GB, 8.6 GB available
+  ✓ device        cpu
+  ✗ kernels       none: no C++ compiler found
+                  → Install a C++ compiler (g++ or clang++): decoding is
+                    then several times faster.
+  ✓ precision     int8 where none is asked for
+  ✓ versions      cutaway 1, torch 2
+  ✓ libraries
+
+terminal
+  ✓ colours       none: NO_COLOR is set
+  ✓ characters    UTF-8
+"""
 
 
 def test_the_report_wraps_to_the_terminal_and_not_into_a_pipe() -> None:

@@ -93,6 +93,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop_traffic", "Stop the background traffic", "", "T", "engine"),
     Action("clear_cache", "Forget the cached pages", "", "C", "engine"),
     Action("restart", "Start the engine again", "", "R", "engine"),
+    Action("models", "Models: what is here, what fits; load another in this chat", "ctrl+g", "M", "engine"),
+    Action("cancel_load", "Stop loading or fetching a model", "", "X", "engine"),
     Action("palette", "Every action, by its name", "ctrl+p", "", "program", palette=False),
     Action("keys", "All keys", "f1", "question_mark", "program"),
     Action("tour", "The tour: one request through the engine, chapter by chapter", "", "g", "program"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..engine.client import Engine
 from ..engine.errors import CutawayError
-from ..engine.protocol import AnyCommand, AnyEvent, Configure, Failed, Load, Ready, Submit
+from ..engine.protocol import AnyCommand, AnyEvent, CancelLoad, Configure, Failed, Load, Ready, Submit
 
 Heard = Callable[[AnyEvent], None]
 Lost = Callable[[str, str], None]
@@ -26,6 +26,7 @@ class EngineLink:
         self.engine = engine
         self.load = load
         self.configure = configure  # how the switches stand at every start
+        self.loading = False  # a load was asked for that has neither come nor failed
         self.alive = False
         self.ready = False
         self._heard = heard
@@ -33,6 +34,32 @@ class EngineLink:
         self._outgoing: asyncio.Queue[AnyCommand] = asyncio.Queue()
         self._held: list[AnyCommand] = []
         self._again = asyncio.Event()
+        self._served = load  # what was loaded last, or is to be at first
+
+    def change(self, load: Load) -> None:
+        """Load another model: at once, or when the engine starts. The loaded one serves until the other is ready.
+
+        If it can't be loaded, the one before is what the next start loads.
+        """
+        self.load = load
+        if self.alive:
+            self.loading = True
+            self._outgoing.put_nowait(load)
+
+    def cancel_load(self) -> None:
+        """Stop the load under way; the engine says so when it has."""
+        if self.alive and self.loading:
+            self._outgoing.put_nowait(CancelLoad())
+
+    def ask(self, command: AnyCommand) -> None:
+        """Send something that needs no model, at once if there is an engine."""
+        if self.alive:
+            self._outgoing.put_nowait(command)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the engine was started by a command of the reader's, such as ssh: it may see other files."""
+        return not getattr(self.engine, "local", True)
 
     def send(self, *commands: AnyCommand) -> None:
         """Send in order, as soon as the model is ready. After the engine's death: dropped (the loss was told)."""
@@ -66,9 +93,14 @@ class EngineLink:
             self.alive = True
             self._outgoing = asyncio.Queue()
             self._outgoing.put_nowait(self.load)
+            self.loading = True
             writer = asyncio.create_task(self._write())
             told = False
             async for event in self.engine.events():
+                if isinstance(event, Ready):
+                    self.loading, self._served = False, self.load
+                elif isinstance(event, Failed) and event.loading:
+                    self.loading, self.load = False, self._served
                 self._heard(event)
                 if isinstance(event, Ready):
                     self._release()
@@ -87,14 +119,15 @@ class EngineLink:
             await self.engine.close()
 
     def _release(self) -> None:
+        # After a change of models the engine knows by itself how the switches stand.
+        first: list[AnyCommand] = [self.configure] if self.configure is not None and not self.ready else []
         self.ready = True
-        first: list[AnyCommand] = [self.configure] if self.configure is not None else []
         held, self._held = self._held, []
         for command in first + held:
             self._outgoing.put_nowait(command)
 
     def _gone(self, message: str, action: str) -> None:
-        self.alive = self.ready = False
+        self.alive = self.ready = self.loading = False
         # A question that was never sent is told as lost with the others; switches are set again by the reader.
         self._held = [command for command in self._held if not isinstance(command, Submit)]
         self._lost(message, action)

@@ -5,8 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from ..engine.client import Engine
-from ..engine.protocol import Command, Configure, Configured, Event, Finished, Load, Rejected, SamplingSettings
+from ..engine.protocol import (
+    Command,
+    Configure,
+    Configured,
+    Event,
+    Failed,
+    Finished,
+    Load,
+    Ready,
+    Rejected,
+    SamplingSettings,
+)
 from .chat.exchange import Exchange
 from .chat.meter import Meter
 from .link import EngineLink
@@ -42,6 +55,7 @@ class Session:
         self.meter = Meter()
         self.traffic: set[str] = set()
         self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do
+        self.unloaded: tuple[str, str] | None = None  # why the model asked for last is not loaded, and what to do
         self.link = EngineLink(engine, load or Load(), self._heard, self._lost, configure)
         self.on_event: Callable[[Event | None, list[Node]], None] = lambda event, changed: None
 
@@ -58,10 +72,19 @@ class Session:
         for request in requests:
             self.state.mark_painted(request, self.state.now_ns())
 
+    def load_model(self, spec: str) -> None:
+        """Ask for another model, as `--model` names it. Every chat stays, and is rendered anew by its template."""
+        self.unloaded = None
+        self.link.change(msgspec.structs.replace(self.link.load, model=spec))
+
     def _heard(self, event: Event) -> None:
         self.state.apply(event)
         if isinstance(event, Configured):
             self.trouble = None
+        elif isinstance(event, Ready):
+            self.unloaded = None
+        elif isinstance(event, Failed) and event.loading:
+            self.unloaded = (event.message, event.action)
         elif isinstance(event, Finished | Rejected):
             self.traffic.discard(event.request)
         changed = self.exchange.apply(event)

@@ -62,5 +62,5 @@ class Recommended(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def recommended() -> tuple[Recommended, ...]:
     """The list, smallest first."""
-    text = resources.files(__package__).joinpath("recommended.toml").read_text("utf-8")
+    text = resources.files("cutaway.engine.models").joinpath("recommended.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text)["model"], tuple[Recommended, ...])

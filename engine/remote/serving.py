@@ -138,7 +138,7 @@ class RemoteServing:
                 self._load(model)
             case CancelLoad():
                 if self._connector.cancel():
-                    self._send(Failed("Connecting was cancelled.", kind="cancelled"))
+                    self._send(Failed("Connecting was cancelled.", kind="cancelled", loading=True))
             case Submit():
                 self._submit(item)
             case Fork(request=request):
@@ -185,7 +185,7 @@ class RemoteServing:
         self._connector.begin(model)
 
     def _not_connected(self, error: CutawayError) -> None:
-        self._send(Failed(error.message, error.action, error.kind))
+        self._send(Failed(error.message, error.action, error.kind, loading=True))
         held, self._held = self._held, []
         for command in held:
             self._send(Rejected(command.request, error.message, error.action))

@@ -66,7 +66,9 @@ def lines(findings: Iterable[Finding], columns: int = 0, width: int = 13) -> lis
         if found.group != group:
             group = found.group
             told += ["", group] if told else [group]
-        told += _wrapped(f"  {_MARKS[found.state]} {found.name:<{width}} ", found.value, columns)
+        told += [
+            line.rstrip() for line in _wrapped(f"  {_MARKS[found.state]} {found.name:<{width}} ", found.value, columns)
+        ]
         if found.action:
             told += _wrapped(f"    {'':<{width}} → ", found.action, columns)
     return told

@@ -8,6 +8,8 @@ from ...engine.protocol import (
     Abort,
     ClearCache,
     Configure,
+    Failed,
+    Inspect,
     Pause,
     Resume,
     SamplingSettings,
@@ -16,6 +18,8 @@ from ...engine.protocol import (
 from .. import traffic
 from ..controls.bar import ControlsBar
 from ..controls.model import Number
+from ..models.choices import Choices
+from ..models.picker import ModelPicker
 from .base import MainBase
 from .dialogs import ValueDialog
 
@@ -67,11 +71,48 @@ class EngineActions(MainBase):
         self.say("Cached pages without an owner are forgotten.")
 
     def action_restart(self) -> None:
+        if self.session.unloaded is not None and self.session.state.card is None and self.session.trouble is None:
+            self.use_model(self.session.link.load.model)
+            return
         if self.session.trouble is None:
             self.say("The engine is running.")
             return
         self.wake_engine()
         self.path_changed()
+
+    # ------------------------------------------------------------------------------------------------ models
+
+    def action_models(self) -> None:
+        def chosen(spec: str | None) -> None:
+            if spec is not None:
+                self.use_model(spec)
+
+        session = self.session
+        if session.link.alive:
+            session.link.ask(Inspect(machine=True))  # for the next time: memory comes and goes
+        choices = Choices(session.link.load, session.state.card, session.state.machine, session.link.elsewhere)
+        self.app.push_screen(ModelPicker(choices), chosen)
+
+    def use_model(self, spec: str) -> None:
+        """Load another model; the chat goes on with it when it is there."""
+        self.session.load_model(spec)
+        self.wake_engine()
+        self.changed([])
+
+    def action_cancel_load(self) -> None:
+        if self.session.link.loading:
+            self.session.link.cancel_load()
+        else:
+            self.say("Nothing is being loaded.")
+
+    def tell_load(self, event: Failed) -> None:
+        """Say that a model was not loaded, and which one answers now."""
+        card = self.session.state.card
+        goes_on = f" {card.name} goes on." if card is not None else ""
+        if event.kind == "cancelled":
+            self.say(f"{event.message}{goes_on}")
+        else:
+            self.say(f"{event.message} {event.action}{goes_on}", "error")
 
     # --------------------------------------------------------------------------------------------- sampling
 

@@ -31,13 +31,14 @@ from ..session import Session
 from ..settings.live import LiveSettings, at_defaults
 from ..state.conversation import Node
 from .chat_list import ChatList
-from .hints import composing, greeting, starts_again
+from .hints import composing
 from .keys import KeysScreen, bindings_of
 from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
+from .notice import notice
 from .panel_actions import PanelActions
 from .settings_actions import SettingsActions
 from .tabs import PanelTabs
-from .topbar import TopBar, progress
+from .topbar import TopBar
 
 TOTALS_EVERY = 1.0  # seconds between two looks at a server's totals, while a panel shows them
 TURNS = 2  # paints in which every panel is drawn once
@@ -165,12 +166,14 @@ class MainScreen(ChatList, SettingsActions, PanelActions):
     # ----------------------------------------------------------------------------------------- painting
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
-        if isinstance(event, Failed) and not event.fatal and not event.request:
+        if isinstance(event, Failed) and not event.fatal and not event.request and not event.loading:
             self.say(f"{event.message} {event.action}".strip(), "error")
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()
             self.tell_model()
+        if isinstance(event, Failed) and event.loading:
+            self.tell_load(event)
         if event is None:  # the engine is lost, or a recording tells what was asked
             self.controls.take(self.session.exchange.settings)
             if self.view.conversation is not self.session.conversation:
@@ -228,28 +231,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions):
         if text != self._told:
             self._told = text
             self.composer.border_subtitle = Content(printable(text).replace("\n", " "))
-        self.view.say(self._notice())
-
-    def _notice(self) -> list[tuple[str, str]]:
-        if self.session.trouble is not None:
-            sentence = " ".join(part for part in self.session.trouble if part)
-            return [(f"✗ {sentence}", "state-failed"), (starts_again(self.keymap), "dim")]
-        failure = self.session.state.failure
-        if self.session.state.card is None and isinstance(failure, Failed):
-            sentence = f"{failure.message} {failure.action}".strip()
-            waiting = self.session.state.loading
-            again = f"◌ {progress(waiting)}" if waiting is not None else ""
-            return [(f"✗ {sentence}", "state-failed"), (again, "state-busy")]
-        if self.session.state.card is None:
-            return [(f"◌ {progress(self.session.state.loading)}", "state-busy"), ("", ""), *greeting(self.keymap)]
-        if self.session.conversation.root.children:
-            return []
-        card = self.session.state.card
-        return (
-            [(card.attention_note, "dim"), ("", ""), *greeting(self.keymap)]
-            if self.session.state.remote
-            else greeting(self.keymap)
-        )
+        self.view.say(notice(self.session, self.keymap))
 
     def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()

@@ -343,7 +343,7 @@ class EngineState:
 
     def _failed(self, event: Failed, _: int) -> None:
         self.failure = event
-        if event.fatal:
+        if event.fatal or event.loading:
             self.loading = None
         if event.request and event.request in self.requests:
             self._request(event.request).failure = event.message

@@ -1,0 +1,34 @@
+"""What is said below the messages of the chat."""
+
+from __future__ import annotations
+
+from ...engine.protocol import Failed
+from ..keymap import Keymap
+from ..session import Session
+from .hints import greeting, join, starts_again
+from .topbar import progress
+
+
+def notice(session: Session, keys: Keymap) -> list[tuple[str, str]]:
+    """Paragraphs and their styles: what is wrong, what is being loaded, or how to begin."""
+    if session.trouble is not None:
+        sentence = " ".join(part for part in session.trouble if part)
+        return [(f"✗ {sentence}", "state-failed"), (starts_again(keys), "dim")]
+    card, loading, failure = session.state.card, session.state.loading, session.state.failure
+    if card is None and session.unloaded is not None:
+        sentence = " ".join(part for part in session.unloaded if part)
+        how = join([keys.hint("models", "chooses another model"), keys.hint("restart", "tries again", letter=True)])
+        return [(f"✗ {sentence}", "state-failed"), (how, "dim")]
+    if card is None and isinstance(failure, Failed):
+        again = f"◌ {progress(loading)}" if loading is not None else ""
+        return [(f"✗ {failure.message} {failure.action}".rstrip(), "state-failed"), (again, "state-busy")]
+    if card is None:
+        return [(f"◌ {progress(loading)}", "state-busy"), ("", ""), *greeting(keys)]
+    if session.link.loading and loading is not None:
+        wanted = session.link.load.model or "the default model"
+        told = f"◌ loading {wanted}: {progress(loading)}. Until then {card.name} answers"
+        return [(join([told, keys.hint("cancel_load", "stops it", letter=True)]), "state-busy")]
+    if session.conversation.root.children:
+        return []
+    about = [(card.attention_note, "dim"), ("", "")] if session.state.remote else []
+    return [*about, *greeting(keys)]
