@@ -154,7 +154,7 @@ async def test_a_killed_engine_is_told_in_words_and_can_be_restarted():
 
 async def test_the_last_words_in_the_log_are_told_with_the_death():
     async with scripted() as (client, listener):
-        client._local = True  # as with the command that is used when none is given
+        client.local = True  # as with the command that is used when none is given
         await client.send(submit("a", "fail"))
         await listener.finished("a")
         await client.send(submit("b", "die"))

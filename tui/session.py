@@ -20,6 +20,7 @@ from ..engine.protocol import (
     Rejected,
     SamplingSettings,
 )
+from ..engine.session_trace import Remembering, SessionTrace
 from .chat.exchange import Exchange
 from .chat.meter import Meter
 from .link import EngineLink
@@ -32,6 +33,7 @@ class Session:
     """One run of the program. `on_event` is called after every event with the messages it changed.
 
     `conversation` is one that the store has open, to begin with; without it, a new one is.
+    `remember` keeps all that is said, so that it can be saved as a trace.
     `now_ns` is the screen's clock, on which events come in and are painted.
     """
 
@@ -45,6 +47,7 @@ class Session:
         configure: Configure | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
         conversation: Conversation | None = None,
+        remember: bool = False,
     ) -> None:
         self.state = EngineState(now_ns=now_ns)
         self.selection = Selection()
@@ -56,6 +59,10 @@ class Session:
         self.traffic: set[str] = set()
         self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do
         self.unloaded: tuple[str, str] | None = None  # why the model asked for last is not loaded, and what to do
+        self.trace: SessionTrace | None = None
+        if remember:
+            engine = remembering = Remembering(engine)
+            self.trace = remembering.trace
         self.link = EngineLink(engine, load or Load(), self._heard, self._lost, configure)
         self.on_event: Callable[[Event | None, list[Node]], None] = lambda event, changed: None
 

@@ -8,7 +8,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 STYLES = {
-    *("strong", "em", "strike", "code", "link", "dim", "bullet", "quote", "frame", "token"),
+    *("strong", "em", "strike", "code", "link", "dim", "bullet", "quote", "frame", "token", "match"),
+    "match-current",
     *("h1", "h2", "h3", "h4", "h5", "h6"),
     *("codeblock", "code-frame", "code-comment", "code-keyword", "code-string", "code-number", "code-name"),
     *("head-user", "head-assistant", "head-current"),

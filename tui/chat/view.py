@@ -20,6 +20,7 @@ from ..keymap import STANDARD
 from ..scrolling import resize_virtual
 from ..state.conversation import Conversation, Node
 from .column import Column
+from .finding import Finder, place
 from .overlay import STYLES, lit
 from .picking import selected_source, source_at
 from .sections import MessageSections, Notice, Section
@@ -75,6 +76,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.unread = False
         self.notice: list[tuple[str, str]] = []  # (text, style names) below the messages
         self.marked: tuple[Node, int, int] | None = None  # a selected token: source [start, end) of a message
+        self.finder = Finder()
         self._cursor: Node | None = None
         self._messages: list[MessageSections] = []
         self._column = Column()
@@ -91,6 +93,7 @@ class ConversationView(ScrollView, can_focus=True):
         self._messages = []
         self._cursor = None
         self.marked = None
+        self.finder = Finder()
         self.clear_unread()
         self.following = True
         self.rebuild()
@@ -119,6 +122,8 @@ class ConversationView(ScrollView, can_focus=True):
         dirty = [message for message in self._messages if id(message.node) in changed and message.update()]
         if not dirty:
             return
+        if self.finder.words:
+            self.finder.look([message.node for message in self._messages], self.finder.words)
         if not self.following and not self.unread:
             self.unread = True
             self.post_message(self.FollowChanged(False, True))
@@ -136,6 +141,26 @@ class ConversationView(ScrollView, can_focus=True):
         if marked != self.marked:
             self.marked = marked
             self.refresh()
+
+    def look(self, words: str) -> None:
+        """Find words in the messages shown and go to the current match; empty: nothing is looked for any more."""
+        self.finder.look([message.node for message in self._messages], words)
+        self.turn(0)
+
+    def turn(self, by: int) -> None:
+        """Go to another match."""
+        self.finder.turn(by)
+        match = self.finder.current
+        found = place(self._column, match) if match is not None else None
+        if found is not None:
+            self._column.measure()
+            top = self._column.top(found[0]) + found[1]
+            if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height:
+                self.following = False
+                self._anchor = max(self._column.at(max(0, top - self.size.height // 3)), (0, 0))
+                self.post_message(self.FollowChanged(False, self.unread))
+                self._settle()
+        self.refresh()
 
     def action_thoughts(self) -> None:
         """Open or close what the model thought."""
@@ -287,6 +312,9 @@ class ConversationView(ScrollView, can_focus=True):
             hit = [i for i, origin in enumerate(line.origins) if start <= origin < end]
             if hit:
                 spans.append((hit[0], hit[-1] + 1, self.get_component_rich_style("chat--token", partial=True)))
+        for start, end, current in self.finder.spans(section.node, line):
+            name = "chat--match-current" if current else "chat--match"
+            spans.append((start, end, self.get_component_rich_style(name, partial=True)))
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             start, end = span

@@ -47,7 +47,9 @@ def show(flags: EngineFlags, settings: SamplingSettings, system: str, given: Lay
     store = default_store() if keep else MemoryStore(notice="Chats are not kept: keep_chats is off.")
     try:
         conversation = _kept(store, chat) if chat else None
-        session = Session(flags.engine(), flags.load, settings, store, system, configure, conversation=conversation)
+        session = Session(
+            flags.engine(), flags.load, settings, store, system, configure, conversation=conversation, remember=True
+        )
         return asyncio.run(run_session(session, places.state() if keep else None, LiveSettings(given)))
     except KeyboardInterrupt:
         return exits.INTERRUPTED

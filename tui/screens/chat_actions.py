@@ -8,10 +8,13 @@ from pathlib import Path
 import platformdirs
 from textual.widgets import TextArea
 
+from ...engine import places
+from ...engine.errors import CutawayError
 from ...engine.protocol import Command
 from ..chat import clipboard
 from ..chat.composer import Composer
 from ..chat.document import Document
+from ..panels.units import duration
 from ..state.conversation import Node
 from .base import MainBase
 from .dialogs import ChoiceDialog, TextDialog
@@ -189,6 +192,21 @@ class ChatActions(MainBase):
     def action_save_chat(self) -> None:
         parts = [f"## {node.role}\n\n{node.text}\n" for node in self.session.conversation.path()]
         self._save("\n".join(parts))
+
+    def action_save_trace(self) -> None:
+        trace = self.session.trace
+        if trace is None:
+            self.say("This session is not being remembered: it is a recording itself, or a tour.", "warning")
+            return
+        try:
+            stem = time.strftime("%Y-%m-%d-%H%M%S")
+            path = places.state() / "traces" / f"{stem}.trace"
+            trace.save(path)
+        except CutawayError as error:
+            self.say(f"Not saved: {error}", "error")
+            return
+        upto = f" It ends after {duration(trace.full_ns)}, when its room was full." if trace.full_ns else ""
+        self.say(f"Saved to {path}.{upto} `cutaway replay` shows it again.")
 
     def _save(self, text: str) -> None:
         folder = Path(platformdirs.user_documents_dir())

@@ -13,6 +13,7 @@ from ...engine.protocol import Event, Failed, Inspect, Ready
 from ..actions import ACTIONS, GROUPS
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
+from ..chat.findbar import FindBar
 from ..chat.view import ConversationView
 from ..controls.bar import ControlsBar
 from ..pace import FRAME, Pace
@@ -31,6 +32,7 @@ from ..session import Session
 from ..settings.live import LiveSettings, at_defaults
 from ..state.conversation import Node
 from .chat_list import ChatList
+from .find_actions import FindActions
 from .hints import composing
 from .keys import KeysScreen, bindings_of
 from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
@@ -53,7 +55,7 @@ _PANELS: dict[str, type[Panel]] = {
 }
 
 
-class MainScreen(ChatList, SettingsActions, PanelActions):
+class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
     """Chat left, panels right, controls below; everything is drawn from the session, at most fifteen times a second."""
 
     AUTO_FOCUS = "#composer"
@@ -90,6 +92,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions):
         with Container(id="body"):
             with Container(id="left"):
                 yield ConversationView(id="chat")
+                yield FindBar(id="find")
                 yield Composer(self.history, id="composer")
             with Container(id="right"):
                 for name in PANELS:
@@ -253,7 +256,9 @@ class MainScreen(ChatList, SettingsActions, PanelActions):
     # ------------------------------------------------------------------------------------------ program
 
     def action_escape(self) -> None:
-        if self.selections:
+        if self.find_bar.opened:
+            self.find_bar.action_close()
+        elif self.selections:
             self.clear_selection()
         elif self.maximized is not None:
             self.minimize()
@@ -274,6 +279,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions):
         widgets: list[tuple[str, type]] = [
             ("While writing a message", Composer),
             ("In the chat", ConversationView),
+            ("While finding words", FindBar),
             ("In the controls", ControlsBar),
             *((f"In the panel: {panel.TITLE}", panel) for panel in _PANELS.values()),
         ]

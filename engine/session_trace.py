@@ -1,0 +1,98 @@
+"""The trace of a session that nobody asked to record: kept packed in memory until it is wanted on disk. No torch.
+
+The file is the one that `trace.py` describes. Packing costs some ten microseconds a message, so that the screen can
+always save what it has just shown.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from .client import Engine
+from .errors import TraceError
+from .protocol import AnyCommand, AnyEvent, Command, Welcome
+from .trace import UNFINISHED, Header
+
+LIMIT = 64 * 2**20  # bytes, packed: hours of talk
+_GZIP = 31  # zlib's word for a gzip header around the largest window
+_encoder = msgspec.json.Encoder()
+
+
+class SessionTrace:
+    """Messages since the start, in order. `full_ns` is how long it is where its room was full; 0: it is not."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self.messages = 0
+        self.full_ns = 0
+        self._began = time.monotonic_ns()
+        self._packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+        self._packed: list[bytes] = []
+        self._size = 0
+        self._put(_encoder.encode(Header(began_ns=self._began)))
+
+    def write(self, message: AnyEvent | AnyCommand) -> None:
+        """Add a message, as of now; nothing once there is no room."""
+        if self.full_ns:
+            return
+        t = time.monotonic_ns() - self._began
+        if self._size > self.limit:
+            self.full_ns = t
+            return
+        self.messages += 1
+        self._put(_encoder.encode({"t": t, "command" if isinstance(message, Command) else "event": message}))
+
+    def save(self, path: Path) -> None:
+        """Write everything so far to a new file, whole or not at all. Raises `TraceError`."""
+        unfinished = path.with_name(path.name + UNFINISHED)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            unfinished.write_bytes(b"".join([*self._packed, self._packer.copy().flush()]))
+            unfinished.replace(path)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise TraceError(
+                f"{path} can't be written: {error.strerror or error}.",
+                "Free some space, or set CUTAWAY_STATE_DIR to another folder.",
+            ) from None
+
+    def _put(self, line: bytes) -> None:
+        if packed := self._packer.compress(line + b"\n"):
+            self._packed.append(packed)
+            self._size += len(packed)
+
+
+class Remembering:
+    """An engine whose messages are also kept in a `SessionTrace`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.trace = SessionTrace()
+
+    @property
+    def local(self) -> bool:
+        """Whether the engine sees the same files and memory as we."""
+        return getattr(self.engine, "local", True)
+
+    async def start(self) -> Welcome:
+        """Raises as the engine's own `start`."""
+        welcome = await self.engine.start()
+        self.trace.write(welcome)
+        return welcome
+
+    async def send(self, command: AnyCommand) -> None:
+        self.trace.write(command)
+        await self.engine.send(command)
+
+    async def events(self) -> AsyncIterator[AnyEvent]:
+        async for event in self.engine.events():
+            self.trace.write(event)
+            yield event
+
+    async def close(self) -> None:
+        await self.engine.close()

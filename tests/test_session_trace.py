@@ -1,0 +1,146 @@
+"""What the screen has shown, saved as a trace from the screen, is shown again without a model: panels and all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cutaway.engine import places, trace
+from cutaway.engine.errors import TraceError
+from cutaway.engine.protocol import Configure, Load, Submit, TextDelta, Welcome
+from cutaway.engine.session_trace import SessionTrace
+from cutaway.tui.app import CutawayApp
+from cutaway.tui.panels import Panel
+from cutaway.tui.playback import Playback
+from cutaway.tui.session import Session
+from cutaway.tui.state import EngineState
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .screen_engine import InProcessEngine
+from .screen_run import Running
+
+SIZE = (160, 48)
+TIMED = ("timeline", "lifecycle")  # show when things were received and painted, to the tenth of a millisecond
+
+
+def told(state: EngineState) -> dict[str, object]:
+    """All that events said: what the panels are drawn from, without the moments at which they came in."""
+    requests = {
+        name: (
+            request.prompt, request.settings, request.letter, request.source,
+            {
+                n: (sample.tokens, sample.chunks, sample.block_table, sample.cached, sample.finished)
+                for n, sample in request.samples.items()
+            },
+        )
+        for name, request in state.requests.items()
+    }  # fmt: skip
+    lanes, pool = state.lanes, state.pool
+    return {
+        "card": state.card, "switches": state.switches, "requests": requests, "pages": dict(pool.pages),
+        "lanes": list(lanes.records), "finishes": list(lanes.finishes), "waits": lanes.waits, "totals": pool.totals,
+    }  # fmt: skip
+
+
+def drawn(run: Running) -> dict[str, list[str]]:
+    """The text of every panel that does not tell times of arrival."""
+    return {
+        panel.id or "": ["".join(text for text, _ in line.parts) for line in panel.draw(70, 20)]
+        for panel in run.main.query(Panel)
+        if panel.id not in (*TIMED, "top", "controls")
+    }
+
+
+async def test_a_trace_saved_from_the_screen_replays_to_the_same_panels_and_the_same_chats() -> None:
+    engine = InProcessEngine()
+    app = CutawayApp(Session(engine, Load(model="scripted", pages=64), remember=True))
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        run = Running(app, pilot, engine)
+        try:
+            await run.until(lambda: app.session.state.card is not None)
+            await run.ask("count 5")
+            await run.ask("why is the sky blue?")
+            app.session.send(Configure(policy="static"))
+            await run.main.run_action("traffic")
+            await run.until(lambda: not app.session.traffic)
+            await run.main.run_action("new_chat")
+            await run.ask("recall")
+            await run.main.run_action("regenerate")
+            await run.until(lambda: not app.session.generating)
+            run.main.use_model("org/other")
+            await run.until(lambda: app.session.state.card is not None and app.session.state.card.name == "org/other")
+            await run.ask("count 2")
+            await run.settle()
+            await run.main.run_action("save_trace")
+            await run.shows("`cutaway replay` shows it")
+            (file,) = (places.state() / "traces").iterdir()
+            state, panels = told(app.session.state), drawn(run)
+            chats = [[node.text for node in chat.path()] for chat in app.session.store.all()]
+        finally:
+            await app.end_engine()
+    app = CutawayApp(Playback(file, speed=None))
+    async with app.run_test(size=SIZE) as pilot:
+        run = Running(app, pilot, engine)
+        try:
+            await run.until(lambda: app.session.over)  # pyright: ignore[reportAttributeAccessIssue]
+            await run.settle()
+            assert told(app.session.state) == state
+            assert [[node.text for node in chat.path()] for chat in app.session.store.all()] == chats
+            assert drawn(run) == panels
+        finally:
+            await app.end_engine()
+
+
+async def test_a_recording_is_not_saved_again_and_a_full_disk_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = InProcessEngine()
+    app = CutawayApp(Session(engine, Load(model="scripted"), remember=True))
+    async with app.run_test(size=(100, 34), notifications=True) as pilot:
+        run = Running(app, pilot, engine)
+        await run.until(lambda: app.session.state.card is not None)
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("CUTAWAY_STATE_DIR", str(tmp_path / "file"))
+        await run.main.run_action("save_trace")
+        await run.shows("Not saved:")
+        app.session.trace = None
+        await run.main.run_action("save_trace")
+        await run.shows("it is a recording itself")
+        await app.end_engine()
+
+
+@given(st.lists(st.text(max_size=20), max_size=30), st.integers(0, 5))
+def test_what_is_written_is_read_back_in_order_however_often_it_is_saved(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], saves: int
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "session.trace"
+    kept = SessionTrace()
+    kept.write(Welcome(1, "0", 7, 123))
+    for text in texts:
+        kept.write(TextDelta("a", 0, text.encode("utf-8", "replace").decode(), 1, 5))
+        if saves:
+            kept.save(file)
+    kept.write(Submit("b", text="x"))
+    kept.save(file)
+    entries = list(trace.read(file))
+    assert [e.message.text for e in entries if isinstance(e.message, TextDelta)] == [
+        t.encode("utf-8", "replace").decode() for t in texts
+    ]
+    assert entries[-1].sent
+    assert [e.t for e in entries] == sorted(e.t for e in entries)
+
+
+def test_a_session_too_long_keeps_its_beginning_and_tells_how_far_it_goes(tmp_path: Path) -> None:
+    kept = SessionTrace(limit=1000)
+    for n in range(20_000):
+        kept.write(TextDelta("a", 0, f"{n * 7919 % 10_007}", n, n))
+    assert kept.full_ns
+    kept.save(tmp_path / "x.trace")
+    assert 0 < len(list(trace.read(tmp_path / "x.trace"))) == kept.messages < 20_000
+
+
+def test_a_folder_that_can_not_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TraceError, match="CUTAWAY_STATE_DIR"):
+        SessionTrace().save(tmp_path / "file" / "x.trace")
