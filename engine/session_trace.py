@@ -6,6 +6,7 @@ always save what it has just shown.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import zlib
 from collections.abc import AsyncIterator
@@ -55,7 +56,8 @@ class SessionTrace:
             unfinished.write_bytes(b"".join([*self._packed, self._packer.copy().flush()]))
             unfinished.replace(path)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
             raise TraceError(
                 f"{path} can't be written: {error.strerror or error}.",
                 "Free some space, or set CUTAWAY_STATE_DIR to another folder.",

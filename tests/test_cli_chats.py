@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from cutaway.tui.store import opening
 from cutaway.tui.store.chats import ChatStore
 from cutaway.tui.store.records import is_key, new_key
 
-from .cli_run import ask, cutaway
+from .cli_run import CUTAWAY, ENGINE, ask, cutaway
 
 
 @pytest.fixture
@@ -76,6 +78,7 @@ def test_export_and_import_round_trip_and_a_chat_of_that_key_is_not_overwritten(
     assert [m["text"] for m in json.loads(chats("export", key, "--branch", "3")[1])["chats"][0]["messages"]] == [
         "why is the sea blue?"
     ]
+    assert cutaway("ask", "--engine", ENGINE, "-c", key, "count 2").returncode == 0
     assert chats("import", str(file))[::2] == (0, f"{file}: 1 chat imported.\n")
     assert len(chats("list")[1].splitlines()) == 2
     code, _, told = chats("import", str(tmp_path / "none.json"))
@@ -173,3 +176,33 @@ def test_chats_are_not_said_to_be_there_when_the_store_cannot_be_opened(tmp_path
     code, _, told = chats(env={"CUTAWAY_DATA_DIR": os.fspath(blocked)})
     assert code == 1
     assert "Chats can't be kept in" in told
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
+def test_pe_02_chats_on_a_full_disk_can_be_read_and_what_could_not_be_changed_fails(key: str, tmp_path: Path) -> None:
+    import resource
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # to programs that write, as a disk without any room
+
+    def on_full(*args: str) -> tuple[int, str, str]:
+        done = subprocess.run([*CUTAWAY, "chats", *args], capture_output=True, preexec_fn=full, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    code, out, said = on_full("list")
+    assert (code, out.split()[0]) == (0, key)
+    assert "can be read, but not saved" in said
+    assert "scattering" in on_full("export", key)[1]
+    code, _, said = on_full("rename", key, "new")
+    assert code == 1
+    assert "could not be saved" in said
+    assert "why is the sky blue?" in chats("list")[1]
+
+
+def test_what_is_here_already_is_not_imported_again(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    assert chats("export", "-o", str(file))[0] == 0
+    assert "0 chats imported, 1 were here already" in chats("import", str(file))[2]
+    assert chats("rename", key, "a new name")[0] == 0
+    assert "0 chats imported" in chats("import", str(file))[2]
+    assert len(chats("list")[1].splitlines()) == 1

@@ -87,6 +87,10 @@ def test_a_key_is_kept_where_it_is_free_and_changed_where_it_is_taken(tmp_path: 
     store.save(conversation)
     store._writer.flush(5)
     exported = export.to_json([_loaded(store, conversation.key)])
+    assert imports.bring_in(store, exported) == imports.Imported((), known=1)  # nothing was said since
+    conversation.add("user", "and more")
+    store.save(conversation)
+    store._writer.flush(5)
     (again,) = imports.bring_in(store, exported).keys
     assert again != conversation.key
     assert len(store.listed()) == 2

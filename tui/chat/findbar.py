@@ -19,12 +19,6 @@ class FindBar(Horizontal):
         Binding("down", "turn(1)", "Next match (also Enter, Ctrl+F)", priority=True),
         Binding("up", "turn(-1)", "Match before", priority=True),
     ]
-    DEFAULT_CSS = """
-    FindBar { height: 1; display: none; background: $panel; padding: 0 1; }
-    FindBar.open { display: block; }
-    FindBar Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
-    FindBar Static { width: auto; color: $text-muted; }
-    """
 
     class Looked(Message):
         """Other words are looked for."""

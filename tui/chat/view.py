@@ -59,6 +59,9 @@ class ConversationView(ScrollView, can_focus=True):
             self.node = node
             self.offset = offset
 
+    class FoundChanged(Message):
+        """What is looked for is found at other places, since text has come in."""
+
     class CursorMoved(Message):
         """Another message is the current one."""
 
@@ -124,6 +127,7 @@ class ConversationView(ScrollView, can_focus=True):
             return
         if self.finder.words:
             self.finder.look([message.node for message in self._messages], self.finder.words)
+            self.post_message(self.FoundChanged())
         if not self.following and not self.unread:
             self.unread = True
             self.post_message(self.FollowChanged(False, True))

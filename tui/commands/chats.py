@@ -105,7 +105,7 @@ def show(chat: str, branch: int | None) -> int:
 @click.argument("title", nargs=-1, required=True)
 def rename(chat: str, title: tuple[str, ...]) -> int:
     """Give CHAT another title."""
-    with kept.chats() as store:
+    with kept.chats(changed=True) as store:
         conversation = store.open(kept.chosen(store, chat))
         assert conversation is not None
         store.rename(conversation, " ".join(" ".join(title).split()))
@@ -117,7 +117,7 @@ def rename(chat: str, title: tuple[str, ...]) -> int:
 @click.option("--for-good", is_flag=True, help="Also everything deleted before, with no way back.")
 def delete(chats: tuple[str, ...], for_good: bool) -> int:
     """Take chats away. For 30 days `undelete` brings them back."""
-    with kept.chats() as store:
+    with kept.chats(changed=True) as store:
         for key in [kept.chosen(store, chat) for chat in chats]:
             store.delete_key(key)
             undo = "" if for_good else f" `cutaway chats undelete {key}` brings it back."
@@ -132,7 +132,7 @@ def delete(chats: tuple[str, ...], for_good: bool) -> int:
 @click.argument("chat", default="")
 def undelete(chat: str) -> int:
     """Bring CHAT back, or the one that was deleted last."""
-    with kept.chats() as store:
+    with kept.chats(changed=True) as store:
         back = store.undelete(kept.chosen(store, chat) if chat else "")
         if back is None:
             raise StoreError("There is no deleted chat.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import click
 import msgspec
 
 from ...engine.protocol import AnyEvent, SamplingSettings, Submit
@@ -21,16 +22,22 @@ _SHORTEST = 4  # characters of a key that stand for it
 
 
 @contextlib.contextmanager
-def chats() -> Iterator[ChatStore]:
-    """The store; what is wrong with it, and what it could not save, is said. Raises `CutawayError`."""
+def chats(changed: bool = False) -> Iterator[ChatStore]:
+    """The store; what is wrong with it, and what it could not save, is said. Raises `CutawayError`.
+
+    `changed`: a change was all that was wanted, so one that could not be saved is an error.
+    """
     store = ChatStore(opening.path())
     if store.notice:
         exits.say(f"note: {store.notice}")
+    lost = ""
     try:
         yield store
     finally:
         if lost := store.end():
             exits.say(f"cutaway: {lost}")
+    if lost and changed:
+        raise click.exceptions.Exit(exits.FAILED)
 
 
 def chosen(store: ChatStore, name: str) -> str:

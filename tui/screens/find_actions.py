@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..chat.findbar import FindBar
+from ..chat.view import ConversationView
 from .base import MainBase
 
 
@@ -34,6 +35,10 @@ class FindActions(MainBase):
     def on_find_bar_turned(self, event: FindBar.Turned) -> None:
         event.stop()
         self.view.turn(event.by)
+        self.find_bar.tell(self.view.finder.told())
+
+    def on_conversation_view_found_changed(self, event: ConversationView.FoundChanged) -> None:
+        event.stop()
         self.find_bar.tell(self.view.finder.told())
 
     def on_find_bar_closed(self, event: FindBar.Closed) -> None:

@@ -49,7 +49,7 @@ def read(data: bytes, name: str = "the file") -> foreign.Read:
 
 
 def bring_in(store: ChatStore, data: bytes, name: str = "the file") -> Imported:
-    """Keep the chats of an export; those that came in from the same place before are not taken twice.
+    """Keep the chats of an export; those that are here, or came in from the same place before, are not taken twice.
 
     Raises `StoreError`; nothing is imported then.
     """
@@ -58,16 +58,27 @@ def bring_in(store: ChatStore, data: bytes, name: str = "the file") -> Imported:
     known = database.sources(chat.record.source for chat in found.chats)
     new: list[Chat] = []
     keys: set[str] = set()
+    here = 0
     for chat in found.chats:
-        if chat.record.source not in known and chat.messages:
+        if chat.record.source in known or _is_here(store, chat):
+            here += 1
+        elif chat.messages:
             new.append(_own(store, chat, keys))
             keys.add(new[-1].record.key)
     store.add(new)
-    return Imported(
-        tuple(chat.record.key for chat in new),
-        sum(chat.record.source in known for chat in found.chats),
-        found.left_out,
-    )
+    return Imported(tuple(chat.record.key for chat in new), here, found.left_out)
+
+
+def _is_here(store: ChatStore, chat: Chat) -> bool:
+    """Whether the store has just this chat, under the key that it was exported with, and nothing was said since."""
+    there = store.load(chat.record.key) if chat.record.key else None
+    return there is not None and _shape(there) == _shape(chat)
+
+
+def _shape(chat: Chat) -> list[tuple[int, str, str]]:
+    """Who said what after which message, whatever the messages' numbers are."""
+    places = {message.number: place for place, message in enumerate(chat.messages)}
+    return [(places.get(m.parent or 0, -1), m.role, m.text) for m in chat.messages]
 
 
 def _own(store: ChatStore, chat: Chat, taken: set[str]) -> Chat:

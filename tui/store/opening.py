@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .errors import DamagedStore, NewerStore, StoreError, damaged, reason
 
 NAME = "chats.db"
 BUSY_S = 10.0  # how long a write waits for another program's
+_ROOM = 64 * 1024  # bytes that SQLite needs beside the file, about
 LOCK_S = 60.0  # how long a start waits for another program's migration or rescue
 
 
@@ -50,10 +52,11 @@ def open_store(file: Path) -> Opened:
             f"Another program has held the chats in {file} for {LOCK_S:.0f} seconds.", "End it, then try again."
         ) from None
     except (OSError, sqlite3.OperationalError) as error:
+        why = _why(error, file.parent)
         if file.is_file() and (_unwritable(error) or not os.access(file, os.W_OK)):
-            return _open_to_read(file, reason(error))
+            return _open_to_read(file, why)
         raise StoreError(
-            f"Chats can't be kept in {file.parent}: {reason(error)}.", "CUTAWAY_DATA_DIR can name another folder."
+            f"Chats can't be kept in {file.parent}: {why}.", "CUTAWAY_DATA_DIR can name another folder."
         ) from None
 
 
@@ -170,7 +173,20 @@ def _open_to_read(file: Path, why: str) -> Opened:
     raise StoreError(f"Chats can't be kept in {file.parent}: {why}.", "CUTAWAY_DATA_DIR can name another folder.")
 
 
+_NO_WRITING = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def _why(error: BaseException, folder: Path) -> str:
+    """What keeps the store from being opened, in a few words."""
+    with contextlib.suppress(OSError):
+        # SQLite calls it a failing disk when its shared memory finds no room.
+        if isinstance(error, sqlite3.OperationalError) and shutil.disk_usage(folder).free < _ROOM:
+            return "disk full"
+    return reason(error)
+
+
 def _unwritable(error: BaseException) -> bool:
+    """Whether the store may still be read: reading is tried, and tells."""
     if isinstance(error, sqlite3.OperationalError):
-        return (error.sqlite_errorcode & 0xFF) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+        return (error.sqlite_errorcode & 0xFF) in _NO_WRITING
     return isinstance(error, OSError)
