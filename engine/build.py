@@ -8,11 +8,12 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from . import cuda_attention, kernel_choice
+from . import kernel_choice
 from .core import EngineCore
 from .errors import SettingError
 from .intake import Intake, Limits
 from .models import resolve
+from .models.memory import page_size_for
 from .pages import PagePool
 from .protocol import AnyEvent, Load, LoadProgress, ModelCard
 from .runner import PagedRunner, Runner
@@ -23,7 +24,6 @@ from .tokenizer import Tokenizer, load_tokenizer
 
 Emit = Callable[[AnyEvent], None]
 
-PAGE_SIZES = {"cpu": 16, "cuda": cuda_attention.PAGE_SIZE}  # tokens
 EVERYTHING = ("tokens", "candidates", "timeline", "lanes", "pause", "switches", "delivery", "abort")
 PAGED_ONLY = ("pages", "prefix", "prefill", "fork", "samples")
 
@@ -38,7 +38,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     local = resolve(load.model, offline=load.offline, progress=progress, cancelled=cancelled)
     progress(LoadProgress("weights", note=local.name))
     device = pick_device(load.device)
-    load = msgspec.structs.replace(load, page_size=load.page_size or PAGE_SIZES.get(device.type, 16))
+    load = msgspec.structs.replace(load, page_size=load.page_size or page_size_for(device.type))
     tokenizer = load_tokenizer(local.folder)
     served, precision = make(load, local, device, progress, cancelled)
     progress(LoadProgress("calibrate"))

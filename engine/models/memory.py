@@ -16,6 +16,7 @@ WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 4}  # bytes of a va
 KV_WIDTHS = {**WIDTHS, "int8": 2}  # bytes of a value in the cache
 DEFAULT_PAGES = 1024
 POOL_SHARE = 0.5  # of the memory that is free after the weights, at most
+PAGE_SIZES = {"cpu": 16, "cuda": cuda_attention.PAGE_SIZE}  # tokens
 LEAST_CONTEXT = 512  # tokens below which a chat is none
 _EMBEDDINGS = ("embed_tokens", "token_embd", "wte", "wpe", "embed_in", "embed_positions", "word_embeddings")
 _HEADS = ("lm_head", "embed_out")
@@ -113,6 +114,11 @@ def pages_that_fit(page: int, window: int, page_size: int, free: int) -> int:
     fit = int(free * POOL_SHARE) // max(1, page)
     one_window = -(-window // page_size)
     return max(1, min(fit, max(one_window, min(DEFAULT_PAGES, 2 * one_window))))
+
+
+def page_size_for(device: str) -> int:
+    """Tokens a page where none is asked for, on a device ("cpu", "cuda:0")."""
+    return PAGE_SIZES.get(device.split(":")[0], 16)
 
 
 def auto_precision(device: str, kernels: bool) -> str:

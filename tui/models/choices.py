@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...engine import machine
 from ...engine.errors import ModelError
 from ...engine.models import default
+from ...engine.models.memory import page_size_for
 from ...engine.models.shelf import Entry, shelf
 from ...engine.models.spec import read_spec
 from ...engine.protocol import Load, Machine, ModelCard
@@ -30,6 +31,7 @@ class Choices:
             self.free = machine.available_bytes()  # as it is now
         if load.device not in ("auto", device.split(":")[0], device):
             device, self.free = load.device, machine.available_bytes()
+        self.page_size = load.page_size or page_size_for(device)
         if load.precision != "auto":
             self.precision = load.precision
         elif told is not None and told.device == device:
@@ -44,7 +46,7 @@ class Choices:
         """
         if self.served:
             return []
-        return shelf(self.precision, self.load.window, self.load.page_size)
+        return shelf(self.precision, self.load.window, self.page_size)
 
     def is_loaded(self, entry: Entry) -> bool:
         """Whether this is the model that serves now."""
