@@ -30,6 +30,12 @@ def command(
 
     Where you are is kept: the next `cutaway tour` goes on there. Your own chapters go into the folder `tour` of the
     configuration directory.
+
+    \b
+    Examples:
+      cutaway tour                            the next time it goes on where you were
+      cutaway tour --question "Why is the sky blue?" --chapter 3
+      cutaway tour --recorded                 without a model
     """
     configured.tell_problems(configured.settings().file)
     flags = engine_from(values, inspect=True)

@@ -30,3 +30,16 @@ def shown_panels(width: int, rows: int, chosen: str) -> tuple[str, ...]:
     order = [chosen, *_FIRST] if chosen else list(_FIRST)
     kept = list(dict.fromkeys(order))[:room]
     return tuple(panel for panel in PANELS if panel in kept)
+
+
+def size_classes(width: int, height: int, chosen: bool) -> dict[str, bool]:
+    """The classes that main.tcss asks for, and whether they hold; `chosen`: the reader went to a panel."""
+    narrow = width < WIDE
+    return {
+        "tiny": bool(too_small(width, height)),
+        "narrow": narrow,
+        "panel": narrow and chosen,
+        "two-columns": width >= TWO_COLUMNS,
+        "short": height < 18,
+        "shortest": height < 12,
+    }

@@ -35,7 +35,7 @@ from .chat_list import ChatList
 from .find_actions import FindActions
 from .hints import composing
 from .keys import KeysScreen, bindings_of
-from .layout import PANELS, TWO_COLUMNS, WIDE, shown_panels, too_small
+from .layout import PANELS, shown_panels, size_classes, too_small
 from .notice import notice
 from .panel_actions import PanelActions
 from .settings_actions import SettingsActions
@@ -153,16 +153,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
 
     def _take_size(self, width: int, height: int) -> tuple[str, ...]:
         """Set what main.tcss asks of the size, and return the panels that have a place."""
-        narrow = width < WIDE
-        sizes = {
-            "tiny": bool(too_small(width, height)),
-            "narrow": narrow,
-            "panel": narrow and bool(self.chosen),
-            "two-columns": width >= TWO_COLUMNS,
-            "short": height < 18,
-            "shortest": height < 12,
-        }
-        for name, here in sizes.items():
+        for name, here in size_classes(width, height, bool(self.chosen)).items():
             self.set_class(here, name)
         return shown_panels(width, height - 5, self.chosen)
 
