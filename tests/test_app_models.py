@@ -247,6 +247,7 @@ def test_the_picker_as_it_was_looked_at(snap_compare: Callable[..., bool], monke
         assert isinstance(app, App)
         run = Running(app, pilot, engine)  # pyright: ignore[reportArgumentType]
         await run.until(lambda: run.session.state.card is not None)
+        await run.settle()
         await run.pilot.press("ctrl+g")
         await run.shows("org/tiny")
         await run.pilot.press("down", "down", "down")

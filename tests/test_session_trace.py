@@ -106,7 +106,7 @@ async def test_a_recording_is_not_saved_again_and_a_full_disk_is_said(
         await run.shows("Not saved:")
         app.session.trace = None
         await run.main.run_action("save_trace")
-        await run.shows("it is a recording itself")
+        await run.shows("is not being remembered")
         await app.end_engine()
 
 

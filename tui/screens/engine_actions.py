@@ -105,8 +105,13 @@ class EngineActions(MainBase):
         else:
             self.say("Nothing is being loaded.")
 
-    def tell_load(self, event: Failed) -> None:
-        """Say that a model was not loaded, and which one answers now."""
+    def tell_failure(self, event: Failed) -> None:
+        """Say what went wrong in passing; of a model that was not loaded, also which one answers now."""
+        if event.fatal or event.request:
+            return
+        if not event.loading:
+            self.say(f"{event.message} {event.action}".strip(), "error")
+            return
         card = self.session.state.card
         goes_on = f" {card.name} goes on." if card is not None else ""
         if event.kind == "cancelled":

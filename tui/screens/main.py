@@ -160,14 +160,12 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
     # ----------------------------------------------------------------------------------------- painting
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
-        if isinstance(event, Failed) and not event.fatal and not event.request and not event.loading:
-            self.say(f"{event.message} {event.action}".strip(), "error")
+        if isinstance(event, Failed):
+            self.tell_failure(event)
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()
             self.tell_model()
-        if isinstance(event, Failed) and event.loading:
-            self.tell_load(event)
         if event is None:  # the engine is lost, or a recording tells what was asked
             self.controls.take(self.session.exchange.settings)
             if self.view.conversation is not self.session.conversation:
