@@ -36,6 +36,7 @@ test-servers: $(VENV)/.ready-dev
 # The snapshots and the README's pictures show these recordings of the real model: accept new snapshots after new traces.
 traces: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.record_traces
+	$(BIN)/python -m tests.record_tour
 
 screenshots: $(VENV)/.ready-dev
 	$(BIN)/python -m screenshots.make

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import io
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
-from rich.segment import Segment, Segments
+from cutaway.tui.svg import svg
 
 from tests.scenes import LARGE, MIDDLE, SMALL, Scene, maximised
+from tests.tour_scenes import TourScene
+
+from . import tour
 
 FOLDER = Path(__file__).parent
 
 # What the pictures show.
-PICTURES: dict[str, Scene] = {
+PICTURES: dict[str, Scene | TourScene] = {
     "screen-dark": Scene("policies", LARGE, upto=44),
     "screen-light": Scene("policies", LARGE, "light", upto=44),
     "screen-colour-blind": Scene("policies", LARGE, "colour-blind", upto=44),
@@ -47,12 +47,13 @@ PICTURES: dict[str, Scene] = {
     "next-token-cold": Scene("temperatures", (110, 28), upto=16, keys=maximised("candidates")),
     "next-token-hot": Scene("temperatures", (110, 28), keys=maximised("candidates")),
     "timeline": Scene("buffered", (120, 15), keys=maximised("timeline")),
+    **tour.PICTURES,
 }
 # Only these rows of the screen.
 ROWS: dict[str, slice] = {"lifecycle": slice(0, 2)}
 
 
-async def picture(name: str, scene: Scene) -> str:
+async def picture(name: str, scene: Scene | TourScene) -> str:
     """The screen of a scene as SVG."""
     app = scene.app()
     async with app.run_test(size=scene.size) as pilot:
@@ -60,20 +61,7 @@ async def picture(name: str, scene: Scene) -> str:
         await pilot.pause()
         strips = app.screen._compositor.render_strips()[: scene.size[1]][ROWS.get(name, slice(None))]
         await app.end_engine()
-    console = Console(
-        width=scene.size[0],
-        height=len(strips),
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-        record=True,
-        legacy_windows=False,
-    )
-    for strip in strips:
-        console.print(Segments([*strip, Segment.line()]), end="", soft_wrap=True)
-    # The cells are the terminal's: no font may join "<|" and "|>" into one sign.
-    style = CONSOLE_SVG_FORMAT.replace("-matrix {{", "-matrix {{\n        font-variant-ligatures: none;", 1)
-    return console.export_svg(title="cutaway", unique_id=f"cutaway-{name}", code_format=style)
+    return svg(strips, scene.size[0], "cutaway", name)
 
 
 def make(names: list[str]) -> None:
@@ -86,8 +74,8 @@ def make(names: list[str]) -> None:
             os.environ["NO_COLOR"] = "1" if scene.theme == "no-colour" else ""
             if scene.theme == "no-colour":
                 scene = dataclasses.replace(scene, theme="dark")
-            svg = asyncio.run(picture(name, scene))
-            (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
+            made = asyncio.run(picture(name, scene))
+            (FOLDER / f"{name}.svg").write_text(made, encoding="utf-8")
             print(f"screenshots/{name}.svg")
 
 

@@ -16,6 +16,9 @@ def advice(tour: Tour, chosen: str) -> str:
         return f"Enter runs it: {chapter.setting(chosen).name}."
     if untried:
         return f"Seen. ← → takes the other, Enter runs it: {chapter.setting(untried[0]).name}."
+    both = tour.both(chapter)
+    if both is not None and (odd := chapter.broken(both[0].figures, both[1].figures)):
+        return f"This time it came out the other way: {odd[0].name}. A busy machine? Enter measures again."
     if tour.at + 1 < len(tour.chapters):
         return "Both seen. n goes on to the next chapter; Enter measures again."
     if tour.complete():

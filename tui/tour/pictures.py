@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from pathlib import Path
-
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
-from rich.segment import Segment, Segments
 
 from ..panels.line import Line
 from ..panels.panel import Panel
+from ..svg import svg
 
 WIDTH, HEIGHT = 96, 20  # cells of a picture at most
 
 
 def picture(panel: Panel, title: str, name: str) -> str:
     """SVG of a mounted panel as it would be drawn in an area of our size; `name` is its id."""
-    rows = _rows(panel)
-    console = Console(
-        width=WIDTH,
-        height=len(rows),
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-        record=True,
-        legacy_windows=False,
-    )
-    for row in rows:
-        console.print(Segments([*row.strip(WIDTH, panel.look), Segment.line()]), end="", soft_wrap=True)
-    # The cells are the terminal's: no font may join "<|" and "|>" into one sign.
-    style = CONSOLE_SVG_FORMAT.replace("-matrix {{", "-matrix {{\n        font-variant-ligatures: none;", 1)
-    return console.export_svg(title=title, unique_id=f"cutaway-{name}", code_format=style)
+    return svg([row.strip(WIDTH, panel.look) for row in _rows(panel)], WIDTH, title, name)
 
 
 def _rows(panel: Panel) -> list[Line]:

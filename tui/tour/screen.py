@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from ...engine.protocol import Inspect
-from ..pace import FRAME, Pace
+from ..pace import Pace
 from ..panels import ForkRequested, InspectRequested, LifecycleStrip, Panel, SelectionChanged
 from ..panels.line import Line, joined
 from ..printable import printable
@@ -56,6 +56,7 @@ class TourScreen(TourMoves):
 
     turned = 0  # 0: the text, then each panel, then the reader's request
     _next: Timer | None = None
+    _urgent = False
     _view: View | None = None  # whose panels are on the screen
 
     def compose(self) -> ComposeResult:
@@ -166,9 +167,16 @@ class TourScreen(TourMoves):
     # ----------------------------------------------------------------------------------------- painting
 
     def changed(self) -> None:
-        """Something has happened: draw it soon."""
-        if self._next is None and self.is_attached:
-            self._next = self.set_timer(FRAME if self._view is None else self._pace.pause(), self._paint)
+        """Something has happened: draw it soon, and the first text of a reply at once."""
+        if not self.is_attached:
+            return
+        urgent = self.stage.painting == "screen" and self.stage.view is not None and self.stage.view.unpainted
+        if self._next is not None and urgent and not self._urgent:
+            self._next.stop()
+            self._next = None
+        if self._next is None:
+            self._urgent = urgent
+            self._next = self.set_timer(0.001 if urgent else self._pace.pause(), self._paint)
 
     async def _paint(self) -> None:
         self._next = None
@@ -182,8 +190,7 @@ class TourScreen(TourMoves):
 
     def _painted(self) -> None:
         """The text of the run has just reached the screen."""
-        session = self.stage.session
-        self.stage.paint(at_ns=session.state.now_ns())
+        self.stage.paint(self.stage.session.state.now_ns())
 
     def _draw_frame(self) -> None:
         """The first row and the last one."""

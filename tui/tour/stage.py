@@ -1,5 +1,4 @@
-"""Where the chapters' scripts play: an engine that is theirs for a while, and the state it leaves on the panels. No
-Textual.
+"""Where the chapters' scripts play: an engine that is theirs for a while. No Textual.
 
 A script says what to run and waits for it; everything it measures comes from the events of its run:
 
@@ -132,17 +131,13 @@ class Stage:
         if self.view is not None and not self.view.over:
             self.view.apply(event)
             if self.painting != "screen":
-                self.paint(FRAME_NS if self.painting == "frame" else 0)
+                self.view.paint(later_ns=FRAME_NS if self.painting == "frame" else 0)
 
-    def paint(self, later_ns: int = 0, at_ns: int = 0) -> None:
-        """Text that has come in is on the screen at `at_ns`; 0: `later_ns` after it came."""
-        if self.view is None:
-            return
-        for name, request in self.view.state.requests.items():
-            for number, sample in request.samples.items():
-                if sample.first_received_ns and (at_ns or not sample.first_painted_ns):
-                    self.view.state.mark_painted(name, at_ns or sample.first_received_ns + later_ns, number)
-        self._happened.set()
+    def paint(self, at_ns: int) -> None:
+        """Text of the run that has come in is on the screen since `at_ns`, on the session's clock."""
+        if self.view is not None:
+            self.view.paint(at_ns)
+            self._happened.set()
 
     # ---------------------------------------------------------------------------------------------- a run
 
@@ -274,8 +269,7 @@ class Stage:
     async def tokens(self, name: str, many: int) -> None:
         """Wait until a request has drawn so many tokens, or has ended before."""
         view = self._view()
-        await self.until(lambda: view.finished(name) or (bool(view.request(name).samples) and
-                                                          view.sample(name).generated >= many))  # fmt: skip
+        await self.until(lambda: view.finished(name) or view.drawn(name) >= many)
 
     async def painted(self, name: str) -> None:
         """Wait until text of a request has reached the screen, or it has ended without any."""

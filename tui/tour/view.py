@@ -53,6 +53,19 @@ class View:
         elif isinstance(event, TextDelta):
             self.texts.append(event)
 
+    @property
+    def unpainted(self) -> bool:
+        """The first text of some request has come in and is not on the screen yet."""
+        samples = [sample for request in self.state.requests.values() for sample in request.samples.values()]
+        return any(sample.first_received_ns and not sample.first_painted_ns for sample in samples)
+
+    def paint(self, at_ns: int = 0, later_ns: int = 0) -> None:
+        """Text that has come in is on the screen at `at_ns`; 0: `later_ns` after it came."""
+        for name, request in self.state.requests.items():
+            for number, sample in request.samples.items():
+                if sample.first_received_ns and (at_ns or not sample.first_painted_ns):
+                    self.state.mark_painted(name, at_ns or sample.first_received_ns + later_ns, number)
+
     def full(self, name: str) -> str:
         """A request's name on the wire."""
         return f"tour/{self.chapter}/{self.setting}/{name}"
@@ -63,6 +76,11 @@ class View:
 
     def sample(self, name: str, number: int = 0) -> SampleState:
         return self.request(name).samples[number]
+
+    def drawn(self, name: str) -> int:
+        """Tokens that a request has drawn so far."""
+        sample = self.request(name).samples.get(0)
+        return sample.generated if sample is not None else 0
 
     def finished(self, name: str) -> bool:
         found = self.state.requests.get(self.full(name))
