@@ -12,7 +12,9 @@ targets can be measured one at a time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import random
@@ -179,7 +181,8 @@ def run(targets: list[Target], arguments: argparse.Namespace, measured: list[Mea
         for peer in peers.values():
             peer.order(prompts.make(64), 8)
         for target in targets:
-            _rounds(target, [peers[n] for n in target.peers if n in peers], arguments.rounds, prompts, measured)
+            with alone(arguments.lock):
+                _rounds(target, [peers[n] for n in target.peers if n in peers], arguments.rounds, prompts, measured)
             save(measured, arguments.store)
     finally:
         for peer in peers.values():
@@ -200,6 +203,15 @@ def _rounds(target: Target, peers: list[Peer], rounds: int, prompts: Prompts, me
         if busy is not None:
             busy.kill()
             busy.wait()
+
+
+@contextlib.contextmanager
+def alone(files: Sequence[Path]) -> Iterator[None]:
+    """Hold the locks of these files, for machines on which others wait for them before they compute."""
+    with contextlib.ExitStack() as held:
+        for file in files:
+            fcntl.flock(held.enter_context(file.open("w")), fcntl.LOCK_EX)
+        yield
 
 
 def load(store: Path) -> list[Measured]:
@@ -225,6 +237,7 @@ def main() -> None:
     parser.add_argument("--targets", default=",".join(TARGETS), help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--peers", default="", help=f"of {', '.join(peers_report.PEERS)}; all that can run here")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lock", type=Path, action="append", default=[], help="lock this file while a target is run")
     parser.add_argument("--store", type=Path, default=HERE.parent / "build" / "peers.json", help="keeps the figures")
     arguments = parser.parse_args()
     arguments.store.parent.mkdir(parents=True, exist_ok=True)
