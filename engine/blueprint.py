@@ -117,7 +117,8 @@ def read(blueprint: Blueprint, folder: Path, library: kernels.Library) -> nn.Mod
             _put(model, name, QuantLinear(weight, bias, library, arena))
         for name in blueprint.others:
             module, _, leaf = name.rpartition(".")
-            parameter = nn.Parameter(tensors.get(name).float(), requires_grad=False)
+            owned = tensors.get(name).to(torch.float32, copy=True)  # else the whole file would stay mapped
+            parameter = nn.Parameter(owned, requires_grad=False)
             _at(model, module).register_parameter(leaf, parameter)
     inner: Any = model.model
     inner.embed_tokens = nn.Embedding.from_pretrained(inner.embed_tokens.weight.data)

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from cutaway.engine import blueprint, kernels, served
+from cutaway.engine.client import EngineClient
 from cutaway.engine.decode_step import NativeStep
 from cutaway.engine.models import resolve
-from cutaway.engine.protocol import Load
+from cutaway.engine.protocol import Load, Ready
 from cutaway.engine.runner import PagedRunner
 from safetensors.torch import load_file, save_file
 
@@ -142,7 +144,7 @@ def test_the_default_model_is_ready_without_importing_transformers(monkeypatch: 
     code = """
 import sys
 from cutaway.engine.build import build
-from cutaway.engine.protocol import Load
+from cutaway.engine.protocol import Load, Ready
 for _ in range(2):
     build(Load(pages=16), lambda event: None, lambda progress: None, lambda: False)
     print("transformers" in sys.modules)
@@ -150,3 +152,20 @@ for _ in range(2):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
     second = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     assert second.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.model
+async def test_the_process_takes_at_most_two_and_a_half_times_the_weights_beside_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CUTAWAY_CACHE_DIR")
+    for load in range(2):  # the first may leave the blueprint
+        client = EngineClient()
+        welcome = await client.start()
+        try:
+            await client.send(Load(offline=True))
+            card = await anext(event.card async for event in client.events() if isinstance(event, Ready))
+            resident = psutil.Process(welcome.pid).memory_info().rss
+        finally:
+            await client.close()
+    assert resident <= 2.5 * card.weight_bytes + card.pages * card.page_bytes, (load, resident)
