@@ -13,6 +13,7 @@ from cutaway.engine.protocol import Load, SamplingSettings
 from cutaway.tui.app import CutawayApp
 from cutaway.tui.screens.main import MainScreen
 from cutaway.tui.session import Session
+from cutaway.tui.settings.live import LiveSettings
 from textual.pilot import Pilot
 
 from .screen_engine import InProcessEngine
@@ -91,11 +92,12 @@ async def running(
     engine: Engine | None = None,
     patience: float = PATIENCE,
     loaded: bool = True,
+    live: LiveSettings | None = None,
 ) -> AsyncIterator[Running]:
     """The application with a loaded scripted model; not `loaded`: as it comes up."""
     engine = engine or InProcessEngine()
     session = Session(engine, load or Load(model="scripted", pages=2048), settings)
-    app = CutawayApp(session, state_folder)
+    app = CutawayApp(session, state_folder, settings=live)
     async with app.run_test(size=size, notifications=True) as pilot:
         run = Running(app, pilot, engine)
         run.patience = patience

@@ -10,6 +10,7 @@ import pytest
 from cutaway.engine.commands import Load, SamplingSettings
 from cutaway.engine.errors import SettingError
 from cutaway.engine.settings import check as border
+from cutaway.tui.keymap import made
 from cutaway.tui.settings import documented, layers, live, templates
 from cutaway.tui.settings.document import SettingsFile, load, read
 from cutaway.tui.settings.lines import line_numbers
@@ -54,7 +55,7 @@ def bad(setting: Setting) -> st.SearchStrategy[Any]:
     """Values, as a file may have them, that are out of the range of a setting."""
     wrong: st.SearchStrategy[Any] = st.sampled_from([[[]], [{}], {"a": 1}])
     if setting.kind in ("number", "whole"):
-        wrong |= st.sampled_from([float("nan"), float("inf"), True, "hot", -3, -0.5])
+        wrong |= st.sampled_from([float("nan"), float("inf"), True, "hot", -3, -2.5])
     if setting.kind == "whole":
         wrong |= st.sampled_from([1.5, 2**63])
     if setting.high is not None:
@@ -426,3 +427,12 @@ def test_missing_and_unknown_fields_are_named() -> None:
 def test_any_text_can_be_a_template(text: str) -> None:
     assert templates.fields(templates.escaped(text)) == []
     assert templates.fill(templates.escaped(text), {}) == text
+
+
+def test_the_example_in_the_readme_has_no_mistake() -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    example = text.split("## Settings")[1].split("```toml\n")[1].split("```")[0]
+    file = read(example)
+    assert file.problems == ()
+    assert all((file.values, file.presets, file.templates, file.servers, file.keys))
+    assert made(file.keys).problems == ()

@@ -42,5 +42,5 @@ def count(number: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Tokens a second: "182", "9.4"."""
-    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.1f}"
+    """Tokens a second: "182", "10.0", "9.4"."""
+    return f"{per_second:,.0f}" if per_second >= 99.95 else f"{per_second:.1f}"

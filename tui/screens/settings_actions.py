@@ -207,12 +207,14 @@ class SettingsActions(EngineActions):
         except SettingError as error:
             self.say(str(error), "warning")
             return
-        self.apply_values(values)
         conversation = self.session.conversation
+        kept = conversation.system
+        self.apply_values(values)
+        conversation.system = self.session.system
         # A system prompt that somebody wrote for this chat stays, unless the preset brings its own.
-        if "system" in self.settings.file.presets.get(name, {}) or conversation.system == before:
-            conversation.system = self.session.system
-            self.session.store.save(conversation)
+        if "system" not in self.settings.file.presets.get(name, {}) and kept not in ("", before):
+            conversation.system = kept
+        self.session.store.save(conversation)
         self.path_changed()
         self.say(f"Preset {self._line(name)}" if name else "No preset: the settings hold as they are in the file.")
 

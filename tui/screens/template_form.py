@@ -15,6 +15,13 @@ from ..printable import printable
 from .dialogs import Dialog, TextEditor
 
 
+class Field(TextEditor):
+    """One field. Enter leaves it, empty or not."""
+
+    def action_send(self) -> None:
+        self.post_message(self.Sent(self.message))
+
+
 class TemplateForm(Dialog[dict[str, str]]):
     """Returns what was written into each field. Enter goes to the next field, and from the last one ends."""
 
@@ -28,14 +35,14 @@ class TemplateForm(Dialog[dict[str, str]]):
         with VerticalScroll(id="fields", can_focus=False):
             for number, field in enumerate(self.fields):
                 yield Static(Content(printable(field)), classes="field")
-                yield TextEditor(id=f"field-{number}")
+                yield Field(id=f"field-{number}")
         yield Static("Enter next field, at the last one done · Tab between fields · Ctrl+J new line", id="hint")
 
     def on_mount(self) -> None:
         self._editor(0).focus()
 
-    def _editor(self, number: int) -> TextEditor:
-        return self.query_one(f"#field-{number}", TextEditor)
+    def _editor(self, number: int) -> Field:
+        return self.query_one(f"#field-{number}", Field)
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
         event.stop()

@@ -14,6 +14,7 @@ from ..panels.panel import Panel
 from ..panels.units import count, rate, size
 from ..session import Session
 from ..state import SampleState
+from .layout import WIDE
 
 _SHORT = 24  # cells of a reason that has a place in the bar
 
@@ -42,6 +43,8 @@ class TopBar(Panel, can_focus=False):
     def draw(self, width: int, height: int) -> list[Line]:
         line = Line("cutaway", "strong")
         right = self.activity()
+        prompt = self.prompt_speed() if width >= WIDE else ""
+        right = f"{prompt}  {right}" if prompt and right else right
         room = width - cell_len(right) - 1
         for text, style in self.saving() + self.about():
             if line.width + cell_len(text) + 2 > room:
@@ -82,6 +85,19 @@ class TopBar(Panel, can_focus=False):
         """ "● 182 tok/s  ctx 312/8192", or how far the prompt is read."""
         parts = [self.speed(), self.session.meter.text()]
         return "  ".join(part for part in parts if part)
+
+    def prompt_speed(self) -> str:
+        """How fast the prompt was read, by the time its chunks took: "prompt 460 tok/s"."""
+        reply = next((n.reply for n in reversed(self.session.conversation.path()) if n.reply is not None), None)
+        request = self.state.requests.get(reply.request) if reply is not None else None
+        sample = request.samples.get(reply.sample) if request is not None and reply is not None else None
+        if request is None or sample is None or sample.latest is None:
+            return ""
+        length = len(request.prompt)
+        chunks = [chunk for chunk in sample.chunks if chunk.start < length]
+        took = sum(chunk.took_ns for chunk in chunks)
+        done = sum(min(chunk.end, length) - chunk.start for chunk in chunks)
+        return f"prompt {rate(done * 1e9 / took)} tok/s" if took and done else ""
 
     def speed(self) -> str:
         reply = next((n.reply for n in reversed(self.session.conversation.path()) if n.reply is not None), None)
