@@ -34,7 +34,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _make(folder: Path) -> tuple[served.Served, PagedRunner]:
     made, precision = served.make(
-        Load(model=str(folder), precision="int8", pages=8),
+        Load(model=str(folder), precision="int8", pages=8, page_size=16),
         resolve(str(folder)),
         torch.device("cpu"),
         lambda _: None,
@@ -146,7 +146,7 @@ import sys
 from cutaway.engine.build import build
 from cutaway.engine.protocol import Load, Ready
 for _ in range(2):
-    build(Load(pages=16), lambda event: None, lambda progress: None, lambda: False)
+    build(Load(pages=16, page_size=16), lambda event: None, lambda progress: None, lambda: False)
     print("transformers" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
@@ -159,7 +159,7 @@ async def test_the_process_takes_at_most_two_and_a_half_times_the_weights_beside
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CUTAWAY_CACHE_DIR")
-    for load in range(2):  # the first may leave the blueprint
+    for _ in range(2):  # the first may leave the blueprint
         client = EngineClient()
         welcome = await client.start()
         try:
@@ -168,4 +168,4 @@ async def test_the_process_takes_at_most_two_and_a_half_times_the_weights_beside
             resident = psutil.Process(welcome.pid).memory_info().rss
         finally:
             await client.close()
-    assert resident <= 2.5 * card.weight_bytes + card.pages * card.page_bytes, (load, resident)
+    assert resident <= 2.5 * card.weight_bytes + card.pages * card.page_bytes, resident
