@@ -14,6 +14,7 @@ from .connection import Connection
 from .dialects import Dialect
 
 _SPACE = "\u2581"  # sentencepiece's
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # sentencepiece's byte without a piece of its own
 _SPECIAL = re.compile(r"<\|?[^\s<>|]+\|?>|\[/?[A-Z_]+\]|</?s>")  # how templates write their control tokens
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
@@ -58,13 +59,10 @@ async def of_prompt(
 
 def bytes_of(piece: str) -> bytes:
     """The bytes a vocabulary's string stands for: GPT-2's byte alphabet, or sentencepiece's spaces; else itself."""
+    if (match := _BYTE.fullmatch(piece)) is not None:
+        return bytes([int(match[1], 16)])
     if piece and all(character in BYTE_ALPHABET for character in piece):
         return bytes(BYTE_ALPHABET[character] for character in piece)
-    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
-        try:
-            return bytes([int(piece[3:5], 16)])
-        except ValueError:
-            return piece.encode()
     return piece.replace(_SPACE, " ").encode()
 
 
