@@ -113,5 +113,5 @@ def test_the_benchmark_drives_a_server_as_it_drives_the_engine():
         done = cutaway("bench", "--server", server.url, *flags)
     run = json.loads(done.stdout)["run"]
     assert [result["streams"] for result in run["streams"]] == [1, 8]
-    assert all(result["itl_ms"]["p50"] >= 1 for result in run["streams"])
+    assert all(result["decode"]["p50"] > 0 for result in run["streams"])
     assert run["follow_up"] is None  # a server's cache can't be cleared from here
