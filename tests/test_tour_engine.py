@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from cutaway.engine.client import EngineClient
@@ -15,6 +16,8 @@ from cutaway.tui.tour.errors import StoppedError
 from cutaway.tui.tour.progress import OFFERED, Tour
 from cutaway.tui.tour.scripts import Play, load_chapters
 from cutaway.tui.tour.stage import Stage
+
+from . import tiny_folder
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -64,6 +67,18 @@ async def test_all_ten_chapters_run_with_both_settings_and_every_comparison_come
     buffered = stage.views["delivery", "buffered"]
     assert len(buffered.texts) == 1
     assert len(stage.views["delivery", "streamed"].texts) > 3
+
+
+async def test_a_model_other_than_the_default_is_led_through_all_ten_chapters_too(tmp_path: Path) -> None:
+    session = Session(
+        EngineClient(), Load(model=str(tiny_folder.make(tmp_path / "tiny")), precision="float32", pages=256)
+    )
+    tour = Tour([play.chapter for play in PLAYS])
+    async with check.staged(session, OFFERED) as stage:
+        checked = await check.walk(stage, PLAYS, tour, lambda text: None)
+    assert tour.complete()
+    # So small a model takes no time that could be compared.
+    assert [row.name for one in checked for row in one.broken if row.unit not in ("duration", "rate")] == []
 
 
 async def test_the_engine_is_given_back_as_it_was_found() -> None:
