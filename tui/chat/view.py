@@ -1,34 +1,30 @@
-"""The conversation on screen: one Line-API widget over a column of sections."""
+"""The conversation on screen: its messages as sections of a column, drawn line by line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import zip_longest
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
 from ..keymap import STANDARD
-from ..scrolling import resize_virtual
 from ..state.conversation import Conversation, Node
-from .column import Column
 from .finding import Finder, place
+from .following import FollowingView
 from .overlay import STYLES, lit
 from .picking import selected_source, source_at
 from .sections import MessageSections, Notice, Section
 from .styled import Line
 
 
-class ConversationView(ScrollView, can_focus=True):
-    """Shows the path of one conversation; follows its end until the reader scrolls up.
+class ConversationView(FollowingView, can_focus=True):
+    """Shows the path of one conversation.
 
     Text is drawn from `Line`s whose characters know their place in the source, so copying a selection gives the
     source back, without wraps and borders.
@@ -42,14 +38,6 @@ class ConversationView(ScrollView, can_focus=True):
         Binding("left_square_bracket", "message(-1)", "Message above", show=False),
         Binding("right_square_bracket", "message(1)", "Message below", show=False),
     ]
-
-    class FollowChanged(Message):
-        """Following the end began or ended, or text came in below."""
-
-        def __init__(self, following: bool, unread: bool) -> None:
-            super().__init__()
-            self.following = following
-            self.unread = unread
 
     class TextClicked(Message):
         """A character of a message was clicked: `offset` is its place in the message's text."""
@@ -75,17 +63,11 @@ class ConversationView(ScrollView, can_focus=True):
         self.speaker = "model"
         self.plain = False
         self.keymap = STANDARD
-        self.following = True
-        self.unread = False
         self.notice: list[tuple[str, str]] = []  # (text, style names) below the messages
         self.marked: tuple[Node, int, int] | None = None  # a selected token: source [start, end) of a message
         self.finder = Finder()
         self._cursor: Node | None = None
         self._messages: list[MessageSections] = []
-        self._column = Column()
-        self._anchor = (0, 0)
-        self._placing = False
-        self._painted: tuple[tuple[Size, int], list[Line]] = ((Size(), -1), [])
         self._styles: dict[str, Style] = {}
 
     # ------------------------------------------------------------------------------------------------ content
@@ -128,9 +110,7 @@ class ConversationView(ScrollView, can_focus=True):
         if self.finder.words:
             self.finder.look([message.node for message in self._messages], self.finder.words)
             self.post_message(self.FoundChanged())
-        if not self.following and not self.unread:
-            self.unread = True
-            self.post_message(self.FollowChanged(False, True))
+        self.mark_unread()
         self._refill()
 
     def say(self, notice: list[tuple[str, str]]) -> None:
@@ -157,13 +137,7 @@ class ConversationView(ScrollView, can_focus=True):
         match = self.finder.current
         found = place(self._column, match) if match is not None else None
         if found is not None:
-            self._column.measure()
-            top = self._column.top(found[0]) + found[1]
-            if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height:
-                self.following = False
-                self._anchor = max(self._column.at(max(0, top - self.size.height // 3)), (0, 0))
-                self.post_message(self.FollowChanged(False, self.unread))
-                self._settle()
+            self.bring_into_sight(*found)
         self.refresh()
 
     def action_thoughts(self) -> None:
@@ -202,80 +176,11 @@ class ConversationView(ScrollView, can_focus=True):
         self.refresh()
         self.post_message(self.CursorMoved(node))
 
-    # -------------------------------------------------------------------------------------------- placing
-
     def _refill(self) -> None:
         sections: list[Section] = [section for message in self._messages for section in message.all()]
         if self.notice:
             sections.append(Notice(self.notice))
-        self._column.set(sections, self.scrollable_content_region.width)
-        self._settle()
-
-    def _settle(self) -> None:
-        """Draw what is in sight and keep the reader's place: the end, or the line at the top."""
-        column, height = self._column, max(1, self.size.height)
-        if self.following:
-            if column.draw_to(len(column.sections) - 1, 2 * height):
-                column.measure()
-            target = max(0, column.height - height)
-        else:
-            index, offset = min(self._anchor, (len(column.sections) - 1, 0)) if column.sections else (0, 0)
-            above = column.draw_to(index - 1, height)
-            if column.draw_from(index, 2 * height + offset) or above:
-                column.measure()
-            target = column.top(index) + offset if column.sections else 0
-        self._placing = True
-        try:
-            resize_virtual(self, Size(column.width, column.height))
-            if target != self.scroll_y:
-                # Set here and not by `scroll_to`, which would stop an animation that may be calling us.
-                self.scroll_target_y = self.scroll_y = target
-        finally:
-            self._placing = False
-        self._refresh_changed_rows()
-
-    def _refresh_changed_rows(self) -> None:
-        """Have only those rows painted that are not on the screen already."""
-        place = (self.size, self.scroll_offset.y)
-        found = [self._column.line(y + place[1]) for y in range(self.size.height)]
-        now = [line for _, line in filter(None, found)]
-        before_place, before = self._painted
-        self._painted = (place, now)
-        if place != before_place:
-            self.refresh()
-            return
-        rows = [y for y, pair in enumerate(zip_longest(now, before)) if pair[0] != pair[1]]
-        if rows:
-            self.refresh(*[Region(0, y, self.size.width, 1) for y in rows])
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        if self._placing or round(old_value) == round(new_value):
-            return
-        at_end = new_value >= self.max_scroll_y
-        # Clamping after the text shrank only ever lowers the value: it must not start following.
-        following = at_end if new_value > old_value else self.following and at_end
-        self._anchor = max(self._column.at(round(new_value)), (0, 0))
-        if following != self.following:
-            self.following = following
-            if following:
-                self.unread = False
-            self.post_message(self.FollowChanged(self.following, self.unread))
-        self._settle()
-
-    def clear_unread(self) -> None:
-        if self.unread or not self.following:
-            self.unread = False
-            self.post_message(self.FollowChanged(True, False))
-
-    def follow(self) -> None:
-        """Go to the end and follow it again."""
-        self.clear_unread()
-        self.following = True
-        self._settle()
-
-    def action_scroll_end(self) -> None:
-        self.follow()
+        self.show_sections(sections)
 
     def on_resize(self, _: events.Resize) -> None:
         self._refill()

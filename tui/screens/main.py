@@ -225,7 +225,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             self.composer.border_subtitle = Content(printable(text).replace("\n", " "))
         self.view.say(notice(self.session, self.keymap))
 
-    def on_conversation_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
+    def on_following_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()
         text = "" if event.following else "▼ new text below · End follows" if event.unread else "End follows"
         self.view.border_subtitle = Content(text)
