@@ -26,6 +26,7 @@ from cutaway.engine.protocol import (
     TextDelta,
 )
 from cutaway.engine.remote.connecting import Server
+from cutaway.engine.remote.limits import USUAL, Limits
 from cutaway.engine.remote.serving import RemoteServing
 
 from .http_server import HttpServer, Routes, serving
@@ -37,11 +38,11 @@ E = TypeVar("E")
 class RemoteCore:
     """A running remote core and everything it has said."""
 
-    def __init__(self, address: str, model: str = "", key_variable: str = "") -> None:
+    def __init__(self, address: str, model: str = "", key_variable: str = "", limits: Limits = USUAL) -> None:
         self.events: list[AnyEvent] = []
         self.code: int | None = None
         self._changed = threading.Condition()
-        self._serving = RemoteServing(Server(address, model, key_variable), self._heard)
+        self._serving = RemoteServing(Server(address, model, key_variable, limits), self._heard)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -108,8 +109,8 @@ class RemoteCore:
 
 
 @contextlib.contextmanager
-def core(address: str, model: str = "", key_variable: str = "") -> Iterator[RemoteCore]:
-    running = RemoteCore(address, model, key_variable)
+def core(address: str, model: str = "", key_variable: str = "", limits: Limits = USUAL) -> Iterator[RemoteCore]:
+    running = RemoteCore(address, model, key_variable, limits)
     try:
         yield running
     finally:
@@ -117,8 +118,10 @@ def core(address: str, model: str = "", key_variable: str = "") -> Iterator[Remo
 
 
 @contextlib.contextmanager
-def connected(routes: Routes, model: str = "", inspect: bool = True) -> Iterator[tuple[RemoteCore, HttpServer]]:
+def connected(
+    routes: Routes, model: str = "", inspect: bool = True, limits: Limits = USUAL
+) -> Iterator[tuple[RemoteCore, HttpServer]]:
     """A core that is connected to a server with these routes."""
-    with serving(routes) as server, core(server.url) as running:
+    with serving(routes) as server, core(server.url, limits=limits) as running:
         running.connect(model, inspect)
         yield running, server

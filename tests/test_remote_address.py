@@ -10,6 +10,7 @@ from cutaway.engine.errors import SettingError
 from cutaway.engine.remote import keys
 from cutaway.engine.remote.address import parse, root_of
 from cutaway.engine.remote.keys import Key, KeyMissing
+from cutaway.engine.remote.limits import Limits
 from cutaway.tui.commands import servers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,5 +117,7 @@ def test_fr_02_the_flag_takes_an_address_or_a_name(monkeypatch: pytest.MonkeyPat
     assert servers.resolve("box", model="small") == servers.Server(entry.url, "small", "BOX_KEY")
     assert servers.resolve("localhost:8000", "m", "K") == servers.Server("localhost:8000", "m", "K")
     assert entry.command()[-4:] == ["--server", entry.url, "--key-env", "BOX_KEY"]
+    patient = servers.Server(entry.url, limits=Limits(900, 0))
+    assert patient.command()[-6:] == ["--first-token-limit-s", "900", "--gap-limit-s", "0", "--server", entry.url]
     with pytest.raises(SettingError, match=r"bax.*box"):
         servers.resolve("bax")

@@ -25,6 +25,7 @@ from cutaway.engine.protocol import (
     Submit,
     TextDelta,
 )
+from cutaway.engine.remote.limits import Limits
 
 from .http_server import (
     DONE,
@@ -291,10 +292,40 @@ def test_oa_13_a_slow_server_is_waited_for_and_the_wait_is_told():
     with connected(simple(slow)) as (running, _):
         running.send(Submit("r", (Message("user", "hi"),)))
         waits = [wait for step in [running.first(Step)] for wait in step.waits]
-        assert [wait.reason for wait in waits] == ["waiting for the server 1 s"]
+        assert [wait.reason for wait in waits] == ["waiting for the server 1 s of 600"]
         gate.set()
         assert running.first(Finished, "r").reason == "end"
         assert running.text() == "late"
+
+
+def test_oa_13_the_limit_until_the_first_token_ends_a_reply_and_names_its_setting():
+    gate = threading.Event()
+    comments = stream(": queued\n\n", ": still queued\n\n", piece("late"), gate=gate, gated=2)
+    with connected(simple(comments), limits=Limits(first_token_s=0.05, gap_s=0)) as (running, _):
+        ended = running.ask()
+        assert (ended.reason, running.text()) == ("failed", "")
+        assert ended.detail == "no token came from the server in 0.05 s, the limit that first_token_limit_s sets"
+        gate.set()
+
+
+def test_oa_13_the_limit_of_a_gap_ends_a_reply_keeps_its_text_and_names_its_setting():
+    gate = threading.Event()
+    halting = stream(piece("Par"), ": still there\n\n", piece("is"), end(), DONE, gate=gate, gated=2)
+    with connected(simple(halting), limits=Limits(first_token_s=0, gap_s=0.05)) as (running, _):
+        ended = running.ask()
+        assert (ended.reason, running.text()) == ("failed", "Par")
+        assert ended.detail == "nothing more came from the server for 0.05 s, the limit that gap_limit_s sets"
+        gate.set()
+
+
+def test_oa_13_with_generous_limits_or_none_a_slow_server_is_waited_for():
+    slow = stream(": loading\n\n", piece("a"), ": on\n\n", piece("b"), end(), DONE)
+    for limits in (Limits(), Limits(0, 0)):
+        with connected(simple(slow), limits=limits) as (running, _):
+            assert (running.ask().reason, running.text()) == ("end", "ab")
+    assert Limits().waiting(False, 12.3) == "waiting for the server 12 s of 600"
+    assert Limits().waiting(True, 20) == "waiting for the server 20 s of 300"
+    assert Limits(0, 0).waiting(False, 90) == "waiting for the server 90 s"
 
 
 def test_oa_13_a_cancel_works_at_once_and_closes_the_stream():

@@ -17,6 +17,7 @@ from .body import Body, after_refusal, build
 from .connection import Connection
 from .discovery import Found
 from .drawn import UNTOLD
+from .limits import USUAL, Limits
 from .reply import Reply
 from .sse import EventReader, ServerEvent, TooLarge
 from .troubles import Refusal, ServerTrouble, Unreachable, refusal
@@ -40,6 +41,7 @@ class Asking:
         panels: bool,
         refused: frozenset[str] = frozenset(),
         variable: str = "",
+        limits: Limits = USUAL,
         buffered: Callable[[], bool] = lambda: False,
         unreachable: Callable[[Unreachable], None] = lambda error: None,
         learned: Callable[[frozenset[str]], None] = lambda refused: None,
@@ -52,12 +54,14 @@ class Asking:
         self._panels = panels
         self._refused = refused
         self._variable = variable
+        self._limits = limits
         self._buffered = lambda: command.delivery == "buffered" or buffered()
         self._unreachable = unreachable
         self._learned = learned
         self._no_logprobs = no_logprobs
         self._submitted_ns = time.monotonic_ns()
-        self._heard = time.monotonic()
+        self._heard: dict[int, float] = {}  # by a reply's first sample: when its last part came
+        self._timers: dict[int, asyncio.Timeout] = {}
         self._notes: tuple[str, ...] = ()
         self._prompt: tuple[str, tuple[PromptToken, ...], int] = ("", (), 0)  # text, tokens, duration of asking
         self._replies: list[Reply] = []
@@ -109,7 +113,11 @@ class Asking:
 
     async def _part(self, body: Body, reply: Reply) -> None:
         try:
-            await self._ask(_seeded(body, reply.open[0]), reply)
+            async with asyncio.timeout(self._limits.first_token_s or None) as timer:
+                self._timers[reply.first] = timer
+                await self._ask(_seeded(body, reply.open[0]), reply)
+        except TimeoutError:
+            reply.broken("failed", self._limits.exceeded(reply.said), time.monotonic_ns())
         except (Refusal, Unreachable, CutawayError) as error:
             if isinstance(error, Unreachable):
                 self._unreachable(error)
@@ -167,7 +175,6 @@ class Asking:
         reader = EventReader()
         with contextlib.suppress(httpx2.TransportError):  # cut: what had come whole still counts
             async for piece in response.aiter_bytes():
-                self._heard = time.monotonic()
                 for event in reader.feed(piece):
                     if self._event(event, reply):
                         return True
@@ -203,6 +210,10 @@ class Asking:
             reply.take(chunk, time.monotonic_ns())
         except ServerTrouble as error:
             raise ServerTrouble(self._redacted(error.message)) from None
+        if reply.said:
+            self._heard[reply.first] = time.monotonic()
+            gap = self._limits.gap_s
+            self._timers[reply.first].reschedule(asyncio.get_running_loop().time() + gap if gap else None)
 
     def _redacted(self, text: str) -> str:
         return self._connection.key.redact(text)
@@ -253,17 +264,17 @@ class Asking:
             self._say_prompt()
 
     async def _tell_waiting(self) -> None:
+        began = time.monotonic()
         while True:
             await asyncio.sleep(TELL_EVERY)
-            silent = time.monotonic() - self._heard
-            if silent < TELL_EVERY:
-                continue
             waits = [
-                Wait(self.command.request, sample, f"waiting for the server {silent:.0f} s")
+                Wait(self.command.request, sample, self._limits.waiting(reply.said, silent))
                 for reply in self._replies
+                if (silent := time.monotonic() - self._heard.get(reply.first, began)) >= TELL_EVERY
                 for sample in reply.open
             ]
-            self._emit(Step(UNTOLD, time.monotonic_ns(), waits=tuple(waits)))
+            if waits:
+                self._emit(Step(UNTOLD, time.monotonic_ns(), waits=tuple(waits)))
 
 
 def _seeded(body: Body, sample: int) -> Body:

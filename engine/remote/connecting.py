@@ -13,6 +13,7 @@ from . import keys
 from .address import parse
 from .connection import Connection
 from .discovery import Found, discover
+from .limits import USUAL, Limits
 from .troubles import Unreachable
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0  # seconds between two tries
@@ -21,11 +22,12 @@ TELL_EVERY = 1.0  # seconds
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """Which server: its address, its model where the load names none, and the variable that holds its key."""
+    """Which server: its address, its model where the load names none, its key's variable, and how long to wait."""
 
     address: str
     model: str = ""
     key_variable: str = ""
+    limits: Limits = USUAL
 
 
 class Connector:

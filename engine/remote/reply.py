@@ -50,6 +50,7 @@ class Reply:
         window: int = 0,
     ) -> None:
         self.command = command
+        self.first = first
         self._window = window  # tokens; 0: not told
         self.prompt_tokens = 0
         self.logprobs_told: bool | None = None  # None: no text came yet

@@ -226,6 +226,7 @@ class RemoteServing:
             panels=self._switches.inspect,
             refused=self._refused,
             variable=self._server.key_variable,
+            limits=self._server.limits,
             buffered=lambda: self._switches.delivery == "buffered",
             unreachable=self._connector.look_for,
             learned=self._learn,

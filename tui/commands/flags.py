@@ -13,6 +13,7 @@ import msgspec
 from ...engine.client import Engine, EngineClient
 from ...engine.errors import SettingError
 from ...engine.protocol import Configure, Load, SamplingSettings
+from ...engine.remote.limits import Limits
 from ...engine.settings import parse
 from ..settings.schema import SETTINGS
 from . import servers
@@ -111,9 +112,11 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
         command, address = (command, "") if was_given("engine") else (None, address)
     # A model that the settings name for the machine itself is none of a server that a flag names.
     named = load.model if was_given("model") or not was_given("server") else ""
+    limits = Limits(values.pop("first_token_limit_s"), values.pop("gap_limit_s"))
     server = servers.resolve(address, named, values.pop("key_env"))
     if server is not None:
         load = msgspec.structs.replace(load, model=server.model)
+        server = dataclasses.replace(server, limits=limits)
     return EngineFlags(load, configure, command, trace, values.pop("buffered"), server)
 
 

@@ -8,6 +8,7 @@ import re
 
 from ...engine.client import own_command
 from ...engine.errors import SettingError
+from ...engine.remote.limits import USUAL, Limits
 from ..settings.document import load
 
 _ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:/]")
@@ -20,11 +21,19 @@ class Server:
     url: str
     model: str = ""
     key_env: str = ""
+    limits: Limits = USUAL
 
     def command(self) -> list[str]:
         """The engine process that stands in for it."""
         key = ["--key-env", self.key_env] if self.key_env else []
-        return own_command("--server", self.url, *key)
+        return own_command(*self._limits(), "--server", self.url, *key)
+
+    def _limits(self) -> list[str]:
+        """What differs from the engine's own limits, as its flags."""
+        usual = USUAL
+        given = {"--first-token-limit-s": (self.limits.first_token_s, usual.first_token_s),
+                 "--gap-limit-s": (self.limits.gap_s, usual.gap_s)}  # fmt: skip
+        return [part for flag, (ours, theirs) in given.items() if ours != theirs for part in (flag, f"{ours:.0f}")]
 
 
 def named() -> dict[str, Server]:

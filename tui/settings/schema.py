@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from ...engine.remote.limits import FIRST_TOKEN_S, GAP_S
 from ...engine.settings import RANGES
 
 Kind = Literal["number", "whole", "flag", "choice", "text", "texts", "ids", "bias"]
@@ -124,6 +125,9 @@ SETTINGS: tuple[Setting, ...] = (
     _text("engine", "server", "An OpenAI-compatible server, such as http://gpu-box:8000/v1.",
           "an address, or a name in [servers]", unit="URL"),
     _text("engine", "key_env", "The variable that holds the server's key.", "a variable's name", unit="VARIABLE"),
+    _whole("engine", "first_token_limit_s", FIRST_TOKEN_S, 0, _MANY,
+           "Seconds to wait for a server's first token; 0 is no limit."),
+    _whole("engine", "gap_limit_s", GAP_S, 0, _MANY, "Seconds to wait for more of a server's reply; 0 is no limit."),
     _text("engine", "engine", 'The engine to talk to, such as "ssh box cutaway engine".', "a command",
           unit="COMMAND"),
     _text("screen", "theme", "Colours of the full screen.", "the name of a theme", "now", default="cutaway-dark",
