@@ -205,7 +205,7 @@ async def test_a_file_that_can_not_be_written_is_told_and_nothing_changes(file: 
         await run.until(lambda: isinstance(run.app.screen, SettingsDialog))
         run.app.screen.query_one(Input).value = "offline"
         await run.pilot.press("enter")
-        await run.shows("is not TOML")
+        await run.shows("Mend it first")
         assert file.read_text() == "[[["
 
 
