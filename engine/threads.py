@@ -11,6 +11,7 @@ import dataclasses
 import os
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 
@@ -100,36 +101,58 @@ class ThreadWatch:
 
     Now and then a few steps run with the other number; if their median is clearly better, it becomes the one. The
     first tries come soon, in case the choice at load was made in a bad moment, later ones seldom: `LONGEST` steps
-    apart they cost about two in a hundred. Only steps of equal work are compared.
+    apart they cost about two in a hundred. Steps that suddenly take longer are a reason to try at once. Only steps of
+    equal work are compared, and what is known of them outlasts a prompt that is read in between.
     """
 
     SOONEST, LONGEST = 16, 256  # steps between tries
     TRIES = 4  # steps with the other number; the first wakes threads and does not count
+    RECENT, SLOWER = 8, 1.5  # so many steps, so many times slower than those before: something happened
+    KINDS = 8  # amounts of work that are remembered
 
     def __init__(self, chosen: int, other: int) -> None:
         self.chosen = chosen
         self.other = other
         self._pause = self.SOONEST
+        self._since = 0  # steps since the last try
         self._work = 0
-        self._usual: list[float] = []
+        self._trying = 0  # the work that the other number is tried on; 0: none
+        self._usual: dict[int, deque[float]] = {}  # seconds of the last steps, by work
         self._tried: list[float] = []
 
     def count(self, work: int) -> int:
         """The number of threads for the next step, which computes `work` positions."""
-        if work != self._work:
-            self._work, self._usual, self._tried = work, [], []
-        return self.other if len(self._usual) >= self._pause else self.chosen
+        self._work = work
+        if work != self._trying:
+            self._tried = []
+            self._trying = work if self._due(work) else 0
+        return self.other if self._trying else self.chosen
 
     def took(self, seconds: float) -> None:
         """The step just asked for took this long."""
-        if len(self._usual) < self._pause:
-            self._usual.append(seconds)
+        self._since += 1
+        if not self._trying:
+            self._usual.setdefault(self._work, deque(maxlen=4 * self.RECENT)).append(seconds)
+            if len(self._usual) > self.KINDS:
+                del self._usual[next(iter(self._usual))]
             return
         self._tried.append(seconds)
         if len(self._tried) < self.TRIES:
             return
-        better = statistics.median(self._tried[1:]) < statistics.median(self._usual[-self._pause :]) * (1 - ENOUGH)
+        usual = statistics.median(list(self._usual[self._work])[-self.RECENT :])
+        better = statistics.median(self._tried[1:]) < usual * (1 - ENOUGH)
         if better:
             self.chosen, self.other = self.other, self.chosen
         self._pause = self.SOONEST if better else min(self.LONGEST, 2 * self._pause)
-        self._usual, self._tried = [], []
+        self._since, self._trying = 0, 0
+        self._usual.clear()
+
+    def _due(self, work: int) -> bool:
+        usual = self._usual.get(work, ())
+        if len(usual) < self.SOONEST:
+            return False
+        return self._since >= self._pause or (self._since % self.RECENT == 0 and self._slowed(list(usual)))
+
+    def _slowed(self, usual: list[float]) -> bool:
+        before, recent = usual[: -self.RECENT], usual[-self.RECENT :]
+        return statistics.median(recent) > self.SLOWER * statistics.median(before)

@@ -132,6 +132,22 @@ def test_a_watch_follows_a_machine_that_gets_busy_and_quiet_again() -> None:
     assert watch.chosen == 2
 
 
+def test_a_watch_that_has_become_calm_sees_at_once_that_a_core_was_taken() -> None:
+    watch = threads.ThreadWatch(2, 1)
+    run(watch, 5000, {1: 0.010, 2: 0.004})
+    run(watch, 2 * watch.SOONEST + watch.TRIES, {1: 0.010, 2: 0.020})
+    assert watch.chosen == 1
+
+
+def test_prompts_read_between_short_replies_do_not_keep_a_watch_from_trying() -> None:
+    watch = threads.ThreadWatch(2, 1)
+    run(watch, 5000, {1: 0.010, 2: 0.004})
+    for _ in range(20):
+        run(watch, 1, {1: 0.100, 2: 0.200}, work=64)
+        run(watch, 20, {1: 0.010, 2: 0.020})
+    assert watch.chosen == 1
+
+
 def test_a_watch_compares_only_steps_of_equal_work() -> None:
     watch = threads.ThreadWatch(2, 1)
     for work in range(200):
