@@ -92,10 +92,10 @@ events: st.SearchStrategy[Event] = st.one_of(
 def check_bounds(state: EngineState, limits: Limits) -> None:
     requests = state.requests.values()
     assert len(requests) <= limits.requests
-    assert sum(request.tokens_kept for request in requests) == state._tokens <= limits.tokens
+    assert sum(request.tokens_kept for request in requests) == state.kept.tokens <= limits.tokens
     kept = [token for request in requests for s in request.samples.values() for token in s.tokens if token]
-    assert len(state._with_candidates) <= limits.candidates
-    assert len(state._letters) <= limits.requests
+    assert len(state.kept._with_candidates) <= limits.candidates
+    assert len(state.kept._letters) <= limits.requests
     for request in requests:
         assert len(request.samples) <= limits.samples
         for sample in request.samples.values():

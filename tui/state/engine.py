@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,7 @@ from ...engine.protocol import (
     TextDelta,
     Welcome,
 )
-from .labels import Letters
+from .kept import KeptRequests
 from .lanes import FinishRecord, LaneHistory
 from .limits import Limits
 from .pool import PoolState
@@ -54,7 +53,8 @@ class EngineState:
         self.card: ModelCard | None = None
         self.switches = Switches()
         self.loading: LoadProgress | None = None
-        self.requests: dict[str, RequestState] = {}  # oldest first
+        self.kept = KeptRequests(self.limits)
+        self.requests = self.kept.requests  # oldest first
         self.lanes = LaneHistory(self.limits)
         self.pool = PoolState(self.limits)
         self.timeline = Timings(self.limits)
@@ -63,9 +63,8 @@ class EngineState:
         self.machine: Machine | None = None
         self.load = ServerLoad()
         self.failure: Failed | Rejected | None = None
-        self._letters = Letters()
-        self._tokens = 0  # kept over all requests
-        self._with_candidates: deque[tuple[str, int, int]] = deque()
+        self._request = self.kept.request
+        self.letter_of, self.reserve_letter = self.kept.letter_of, self.kept.reserve_letter
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             Welcome: self._welcome,
             LoadProgress: self._load_progress,
@@ -79,7 +78,7 @@ class EngineState:
             Finished: self._finished,
             Rejected: self._rejected,
             Failed: self._failed,
-            PageDetail: self._page_detail,
+            PageDetail: lambda event, _: self.pool.inspected(event),
             Metrics: self._metrics,
             Machine: self._machine,
         }
@@ -123,15 +122,6 @@ class EngineState:
             return ""
         return self.card.missing.get(capability, "")
 
-    def letter_of(self, owner: str) -> str:
-        """The one-cell mark of a request ("r1") or of an owner ("r1/0"); "?" for one that is not known."""
-        state = self.requests.get(owner) or self.requests.get(owner.rpartition("/")[0])
-        return state.letter if state else "?"
-
-    def reserve_letter(self, request: str) -> None:
-        """Give a request that is still to come the next free letter."""
-        self._letters.number(request)
-
     # ------------------------------------------------------------------------------------------- the engine
 
     def _welcome(self, event: Welcome, received_ns: int) -> None:
@@ -169,47 +159,18 @@ class EngineState:
     def _machine(self, event: Machine, _: int) -> None:
         self.machine = event
 
-    def _page_detail(self, event: PageDetail, _: int) -> None:
-        self.pool.inspected(event)
-
     # ------------------------------------------------------------------------------------------ the requests
-
-    def _request(self, request: str) -> RequestState:
-        state = self.requests.get(request)
-        if state is None:
-            while len(self.requests) >= self.limits.requests:
-                self._forget_one("")
-            state = self.requests[request] = RequestState(request, self._letters.number(request), self.limits)
-        state.version += 1
-        return state
-
-    def _forget_one(self, spare: str) -> bool:
-        """Drop the oldest request, a finished one if there is; never `spare`. False: nothing left to drop."""
-        others = [state for name, state in self.requests.items() if name != spare]
-        if not others:
-            return False
-        victim = next((state for state in others if state.done), others[0])
-        del self.requests[victim.request]
-        self._letters.forget(victim.request)
-        self._tokens -= victim.tokens_kept
-        return True
-
-    def _room(self, wanted: int, spare: str) -> int:
-        """Make room for tokens by forgetting older requests; returns how many may be kept."""
-        while self._tokens + wanted > self.limits.tokens and self._forget_one(spare):
-            pass
-        return max(0, self.limits.tokens - self._tokens)
 
     def _prompt_rendered(self, event: PromptRendered, _: int) -> None:
         state = self._request(event.request)
-        self._tokens -= len(state.prompt)
+        self.kept.tokens -= len(state.prompt)
         source = self.requests.get(event.source) if event.source and not event.tokens else None
         if source is not None and source.rendered is not None:
             # A fork tells only what differs: its prompt is its source's.
             event = msgspec.structs.replace(event, tokens=source.prompt, text=source.rendered.text)
-        if len(event.tokens) > self._room(len(event.tokens), event.request):
-            event = msgspec.structs.replace(event, tokens=event.tokens[: self._room(0, event.request)])
-        self._tokens += len(event.tokens)
+        if len(event.tokens) > self.kept.room(len(event.tokens), event.request):
+            event = msgspec.structs.replace(event, tokens=event.tokens[: self.kept.room(0, event.request)])
+        self.kept.tokens += len(event.tokens)
         state.rendered = event
         state.prompt_length = max(state.prompt_length, len(event.tokens))
         state.settings = event.settings
@@ -217,8 +178,8 @@ class EngineState:
         state.delivery = event.delivery
         sample = state.sample(0) if event.kept else None
         if sample is not None:
-            kept = event.kept[: self._room(len(event.kept), event.request)]
-            self._tokens += sample.took_over(kept)
+            kept = event.kept[: self.kept.room(len(event.kept), event.request)]
+            self.kept.tokens += sample.took_over(kept)
         self.timeline.version += 1
 
     def _settings_changed(self, event: SettingsChanged, _: int) -> None:
@@ -265,20 +226,10 @@ class EngineState:
         self.timeline.token(token.time_ns, before.time_ns if before else 0)
         self.timeline.transport_ns.append(self.clock.transport_ns(token.time_ns, received_ns))
         missing = token.index + 1 - len(sample.tokens)
-        room = self._room(missing, token.request) if 0 < missing <= self.limits.tokens else 0
-        self._tokens += sample.drew(token, iteration, room)
+        room = self.kept.room(missing, token.request) if 0 < missing <= self.limits.tokens else 0
+        self.kept.tokens += sample.drew(token, iteration, room)
         if token.candidates and 0 <= token.index < len(sample.tokens):
-            self._with_candidates.append((token.request, token.sample, token.index))
-            while len(self._with_candidates) > self.limits.candidates:
-                self._strip(*self._with_candidates.popleft())
-
-    def _strip(self, request: str, number: int, index: int) -> None:
-        """Give up the candidates of an old token: they are most of the memory."""
-        state = self.requests.get(request)
-        sample = state.samples.get(number) if state else None
-        token = sample.tokens[index] if sample is not None and index < len(sample.tokens) else None
-        if sample is not None and token is not None:
-            sample.tokens[index] = msgspec.structs.replace(token, candidates=())
+            self.kept.has_candidates(token.request, token.sample, token.index)
 
     def _text_delta(self, event: TextDelta, received_ns: int) -> None:
         request = self._request(event.request)
