@@ -434,3 +434,23 @@ async def test_single_letters_are_text_in_the_composer_and_actions_outside() -> 
         assert isinstance(run.app.focused, TextArea)
         await run.outside("p")
         await run.until(lambda: run.session.state.switches.paused)
+
+
+async def test_keys_typed_faster_than_the_screen_keeps_up_act_in_their_order() -> None:
+    async with running() as run:
+        await run.type("old")
+        for key, character in (("ctrl+u", None), ("n", "n"), ("x", "x"), ("backspace", None), ("o", "o")):
+            run.app.post_message(events.Key(key, character))
+        await run.until(lambda: run.main.composer.text == "no", "the keys in their order")
+
+
+async def test_a_question_sent_from_above_follows_its_reply_and_says_so_no_more() -> None:
+    async with running() as run:
+        for _ in range(3):
+            await run.ask("count 40")
+        run.main.view.focus()
+        await run.pilot.press("home")
+        await run.shows("End follows")
+        await run.ask("count 3")
+        assert run.main.view.following
+        await run.until(lambda: "End follows" not in run.text(), "the hint's end")

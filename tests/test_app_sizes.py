@@ -133,6 +133,18 @@ async def test_the_key_list_is_made_from_the_bindings() -> None:
         assert "Enter" in told
 
 
+async def test_a_wrapped_line_of_the_key_list_goes_on_under_its_words() -> None:
+    async with running(size=(80, 24)) as run:
+        await run.outside("question_mark")
+        await run.shows("composer and back")
+        first = next(line for line in run.frame() if "Stop the reply" in line)
+        assert (
+            next(line for line in run.frame() if "composer and back" in line)[: first.index("Stop")].strip("│╭╰─ ")
+            == ""
+        )
+        assert len(run.frame()[0]) == 80
+
+
 def test_every_action_has_a_method_and_no_key_two_meanings() -> None:
     from cutaway.tui.screens.main import MainScreen
 

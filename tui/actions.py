@@ -47,7 +47,12 @@ _IDS = {
 
 
 ACTIONS: tuple[Action, ...] = (
-    Action("escape", "Stop the reply and keep what it said; else leave the composer", "escape", palette=False),
+    Action(
+        "escape",
+        "Stop the reply and keep what it said; else out of the composer and back",
+        "escape",
+        palette=False,
+    ),
     Action("interrupt", "Copy the selection, else stop the reply, else (twice) quit", "ctrl+c", palette=False),
     Action("stop", "Stop the reply and keep what it said"),
     Action("regenerate", "Ask again: another reply in a new branch", "ctrl+r", "r"),

@@ -13,7 +13,6 @@ from textual.widgets import TextArea
 from .drafts import History
 from .visible import visible
 
-NEW_LINE = ("ctrl+j", "alt+enter", "shift+enter")
 PASTE_LIMIT = 8_000  # characters; a longer paste is held aside, because editing slows down with the length
 MARK = "⟦paste {number}: {characters:,} characters, {lines:,} lines⟧"
 
@@ -87,15 +86,13 @@ class Composer(TextArea):
         self.put(now.removeprefix(text) if now.startswith(text) else "")
 
     async def _on_key(self, event: events.Key) -> None:
-        # As a priority binding Enter would overtake the characters before it, which wait in this widget's queue.
-        if event.key != "enter" and event.key not in NEW_LINE:
-            return
-        event.stop()
-        event.prevent_default()
-        if event.key == "enter":
-            self.action_send()
-        else:
-            self.action_newline()
+        # As priority bindings our keys would overtake the characters before them, which wait in this widget's queue;
+        # as usual ones, looked up only after the event has bubbled to the app, those after them would overtake.
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if not binding.priority and await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
 
     def action_newline(self) -> None:
         self.replace("\n", *self.selection, maintain_selection_offset=False)

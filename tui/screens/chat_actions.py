@@ -44,7 +44,7 @@ class ChatActions(MainBase):
         self.wake_engine()
         self.session.send(*commands)
         self.follow_reply(reply)
-        self.view.following = True
+        self.view.follow()
         self.view.choose(None)
         self.path_changed()
 

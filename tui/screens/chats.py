@@ -83,10 +83,10 @@ class ChatsDialog(Dialog[str]):
 
     def _line(self, item: Listed) -> Content:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.changed_ms / 1000)) if item.changed_ms else ""
-        mark = "▸ " if item.key == self.shown else ""
+        mark = "▸ " if item.key == self.shown else "  "
         parts = [mark + " ".join(item.title.split()), (f"  {when} · {item.messages}", "dim")]
         if item.found:
-            parts.append((f"\n  {item.found}", "dim"))
+            parts.append((f"\n    {item.found}", "dim"))
         return Content.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
 
     def _hint(self, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -35,6 +36,14 @@ def _name(binding: Binding) -> str:
     return binding.key_display or display(binding.key)
 
 
+def _row(keys: str, what: str, width: int) -> str:
+    """One line of the list, and those below it where it is wrapped: these begin where its words do."""
+    begin = f"  {keys:<{KEY_WIDTH}} "
+    if width < 2 * len(begin):
+        return f"{begin}{what}\n"
+    return textwrap.fill(what, width, initial_indent=begin, subsequent_indent=" " * (KEY_WIDTH + 3)) + "\n"
+
+
 class KeysScreen(Dialog[None]):
     """The key list, made from the bindings given."""
 
@@ -48,13 +57,21 @@ class KeysScreen(Dialog[None]):
         with VerticalScroll(id="rows"):
             yield Static(self.text(), id="list")
 
-    def text(self) -> Content:
-        """The whole list as one text."""
+    def on_resize(self) -> None:
+        # After the layout: the width that is left for the list, beside its scrollbar.
+        self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
+        listed = self.query_one("#list", Static)
+        listed.update(self.text(listed.content_size.width))
+
+    def text(self, width: int = 0) -> Content:
+        """The whole list as one text, wrapped for this many columns; 0: every key on one line."""
         parts: list[tuple[str, str] | str] = []
         for title, bindings in self.groups:
             rows = key_names(bindings)
             if rows:
                 parts.append((f"{title}\n", "bold"))
-                parts.extend(f"  {keys:<{KEY_WIDTH}} {what}\n" for keys, what in rows)
+                parts.extend(_row(keys, what, width) for keys, what in rows)
                 parts.append("\n")
         return Content.assemble(*parts)
