@@ -72,6 +72,7 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     load_ns: int = 0  # duration
     capabilities: tuple[str, ...] = ()  # pages, lanes, candidates, prefill, timeline, pause, fork, switches, tokens
     missing: dict[str, str] = {}
+    models: tuple[str, ...] = ()  # all that a server offers
 
 
 class Ready(Event, frozen=True):

@@ -26,6 +26,7 @@ from cutaway.tui.models.choices import Choices
 from cutaway.tui.models.picker import ModelPicker
 from cutaway.tui.playback import Playback
 from cutaway.tui.session import Session
+from cutaway.tui.state.choice import Choice
 from textual.app import App
 from textual.widgets import Input
 
@@ -119,7 +120,7 @@ async def test_another_model_goes_on_with_the_chat_by_its_own_template() -> None
 async def test_while_a_model_is_fetched_the_one_before_answers_and_the_chat_says_so() -> None:
     engine = SlowLoader()
     async with running((100, 34), engine=engine) as run:
-        run.main.use_model("later/one")
+        run.main.use_choice(Choice("", "later/one"))
         await run.shows("loading later/one: download")
         await run.shows("25%")
         await run.shows("Until then scripted answers")
@@ -134,7 +135,7 @@ async def test_while_a_model_is_fetched_the_one_before_answers_and_the_chat_says
 async def test_a_download_is_stopped_and_the_model_before_stays() -> None:
     engine = SlowLoader()
     async with running((100, 34), engine=engine) as run:
-        run.main.use_model("later/one")
+        run.main.use_choice(Choice("", "later/one"))
         await run.shows("X stops it")
         await run.outside("X")
         await run.shows("Loading later/one was cancelled")
@@ -148,7 +149,7 @@ async def test_a_download_is_stopped_and_the_model_before_stays() -> None:
 async def test_a_model_that_can_not_be_loaded_leaves_the_one_before_and_says_why() -> None:
     async with running((100, 34)) as run:
         await run.ask("count 1")
-        run.main.use_model("missing")
+        run.main.use_choice(Choice("", "missing"))
         await run.shows("There is no model called missing.")
         await run.shows("goes on.")
         await run.ask("count 2")
@@ -234,7 +235,7 @@ async def test_a_recording_loads_nothing_and_says_so() -> None:
     async with app.run_test(size=(100, 34), notifications=True) as pilot:
         run = Running(app, pilot, InProcessEngine())
         await run.until(lambda: app.session.over)  # pyright: ignore[reportAttributeAccessIssue]
-        run.main.use_model("org/tiny")
+        run.main.use_choice(Choice("", "org/tiny"))
         await run.shows("This is a recording: no model can be loaded.")
         await app.end_engine()
 

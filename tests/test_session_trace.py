@@ -14,6 +14,7 @@ from cutaway.tui.panels import Panel
 from cutaway.tui.playback import Playback
 from cutaway.tui.session import Session
 from cutaway.tui.state import EngineState
+from cutaway.tui.state.choice import Choice
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +69,7 @@ async def test_a_trace_saved_from_the_screen_replays_to_the_same_panels_and_the_
             await run.ask("recall")
             await run.main.run_action("regenerate")
             await run.until(lambda: not app.session.generating)
-            run.main.use_model("org/other")
+            run.main.use_choice(Choice("", "org/other"))
             await run.until(lambda: app.session.state.card is not None and app.session.state.card.name == "org/other")
             await run.ask("count 2")
             await run.settle()

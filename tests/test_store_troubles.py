@@ -333,3 +333,29 @@ def test_no_home_at_all_runs_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     store = default_store()
     assert "no home folder" in store.trouble
     assert isinstance(store.create(), Conversation)
+
+
+def test_pe_04_rows_of_before_chats_had_a_choice_are_rescued(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.tui.store import database, salvage
+
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        names = [name for name in schema.CHAT_COLUMNS[: schema.FIRST_CHAT_COLUMNS] if name not in ("id", "deleted_ms")]
+        old = (
+            f"INSERT INTO chats({','.join(names)}) VALUES ({','.join(f':{name}' for name in names)}) "
+            "ON CONFLICT(key) DO UPDATE SET title=excluded.title"
+        )
+        before.setattr(database, "_PUT_CHAT", old)
+        store = ChatStore(file)
+        kept = chat(store, "old", "chat")
+        store.end()
+    store = ChatStore(file)  # has the new columns now, the row is as it was
+    store.end()
+    told = salvage.rescue(file)
+    assert "1 chat with 2 messages" in told
+    store = ChatStore(file)
+    back = store.open(kept.key)
+    assert back is not None
+    assert [node.text for node in back.path()] == [node.text for node in kept.path()]
+    assert back.choice is None
+    store.end()

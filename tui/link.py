@@ -35,6 +35,8 @@ class EngineLink:
         self._held: list[AnyCommand] = []
         self._again = asyncio.Event()
         self._served = load  # what was loaded last, or is to be at first
+        self._swap: Callable[[], None] | None = None
+        self._serving: asyncio.Task[None] | None = None
 
     def change(self, load: Load) -> None:
         """Load another model: at once, or when the engine starts. The loaded one serves until the other is ready.
@@ -45,6 +47,20 @@ class EngineLink:
         if self.alive:
             self.loading = True
             self._outgoing.put_nowait(load)
+
+    def switch(self, swap: Callable[[], None], load: Load, configure: Configure | None) -> None:
+        """Close this engine; when it is gone, `swap` puts another in its place, which is started and loads `load`.
+
+        Whatever was asked and not answered is dropped: who asked tells it.
+        """
+        self.load = self._served = load
+        self.configure = configure
+        self._held = [command for command in self._held if not isinstance(command, Submit)]
+        self.alive = self.ready = self.loading = False
+        closing, self._swap = self._swap is not None, swap
+        self._again.set()
+        if self._serving is not None and not closing:
+            self._serving.cancel()
 
     def cancel_load(self) -> None:
         """Stop the load under way; the engine says so when it has."""
@@ -82,7 +98,16 @@ class EngineLink:
         """Start, load and listen, again and again, until cancelled."""
         while True:
             self._again.clear()
-            await self._serve()
+            if self._swap is not None:
+                swap, self._swap = self._swap, None
+                swap()
+            self._serving = asyncio.create_task(self._serve())
+            try:
+                await self._serving
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if self._swap is None or (task is not None and task.cancelling()):
+                    raise
             self.alive = self.ready = False
             await self._again.wait()
 
@@ -97,11 +122,15 @@ class EngineLink:
             writer = asyncio.create_task(self._write())
             told = False
             async for event in self.engine.events():
+                if self._swap is not None:  # left for another engine
+                    return
                 if isinstance(event, Ready):
                     self.loading, self._served = False, self.load
                 elif isinstance(event, Failed) and event.loading:
                     self.loading, self.load = False, self._served
                 self._heard(event)
+                if self._swap is not None:
+                    return
                 if isinstance(event, Ready):
                     self._release()
                 elif isinstance(event, Failed) and event.fatal:

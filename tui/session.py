@@ -25,8 +25,10 @@ from .chat.exchange import Exchange
 from .chat.meter import Meter
 from .link import EngineLink
 from .state import EngineState, Selection
+from .state.choice import Choice
 from .state.conversation import Conversation, Node
 from .state.keeping import ConversationStore, MemoryStore
+from .switching import Answering, Sources
 
 
 class Session:
@@ -34,6 +36,7 @@ class Session:
 
     `conversation` is one that the store has open, to begin with; without it, a new one is.
     `remember` keeps all that is said, so that it can be saved as a trace.
+    `sources` are the engines that chats can be switched among.
     `now_ns` is the screen's clock, on which events come in and are painted.
     """
 
@@ -48,13 +51,15 @@ class Session:
         now_ns: Callable[[], int] = time.monotonic_ns,
         conversation: Conversation | None = None,
         remember: bool = False,
+        sources: Sources | None = None,
     ) -> None:
         self.state = EngineState(now_ns=now_ns)
         self.selection = Selection()
         self.exchange = Exchange(settings)
         self.store: ConversationStore = store or MemoryStore()
         self.system = system
-        self.conversation: Conversation = conversation or self.store.create(system)
+        self.answering = Answering(sources)
+        self.conversation: Conversation = conversation or self._create()
         self.meter = Meter()
         self.traffic: set[str] = set()
         self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do
@@ -64,7 +69,9 @@ class Session:
             engine = remembering = Remembering(engine)
             self.trace = remembering.trace
         self.link = EngineLink(engine, load or Load(), self._heard, self._lost, configure)
+        self._chosen_for: tuple[Conversation, Choice | None] | None = None  # on trial; what it had before
         self.on_event: Callable[[Event | None, list[Node]], None] = lambda event, changed: None
+        self.went_back = False  # the failure that `on_event` tells sent us back to what answered before
 
     def send(self, *commands: Command) -> None:
         self.link.send(*commands)  # pyright: ignore[reportArgumentType] - every Command is one of AnyCommand
@@ -84,12 +91,100 @@ class Session:
         self.unloaded = None
         self.link.change(msgspec.structs.replace(self.link.load, model=spec))
 
+    # ---------------------------------------------------------------------------------------- who answers
+
+    def choose(self, choice: Choice) -> None:
+        """Let this chat be answered from elsewhere. Raises `CutawayError`, and changes nothing, if that names nothing.
+
+        If nothing answers there, what answered before does again; then, or when the model is there, `on_event` tells.
+        """
+        chat, before = self.conversation, self.conversation.choice
+        if self._chosen_for is not None and self._chosen_for[0] is chat:
+            before = self._chosen_for[1]
+        self._go(choice, picked=True)
+        if self.answering.sources is not None:
+            self._chosen_for = (chat, before)
+            chat.choice = choice
+
+    @property
+    def strays(self) -> bool:
+        """Whether another engine or model answers than this chat's own."""
+        choice, now = self.conversation.choice, self.answering.now
+        return choice is not None and now is not None and choice != now and self.answering.sources is not None
+
+    def follow(self, spare: str = "") -> None:
+        """Let this chat be answered by what it was answered by before. Raises `CutawayError` where there is no such.
+
+        `spare` is a request that is still to be sent; what else is under way in other chats ends.
+        """
+        if self.strays and self.conversation.choice is not None:
+            self._go(self.conversation.choice, picked=False, spare=spare)
+
+    def _go(self, choice: Choice, picked: bool, spare: str = "") -> None:
+        answering = self.answering
+        if answering.sources is None:
+            self.load_model(choice.model)
+            return
+        prepared = answering.sources.prepare(choice)
+        same = answering.now is not None and answering.now.server == choice.server
+        answering.try_out(choice, picked)
+        if same:
+            self.load_model(prepared.load.model)
+            return
+        self.unloaded = self.trouble = None
+        self.traffic.clear()
+        changed = self.exchange.lost(f"{choice.told()} was chosen before this had ended", "", spare)
+        self._keep(changed)
+        self.state.left()
+        self.link.switch(prepared.swap, prepared.load, prepared.configure)
+        self.on_event(None, changed)
+
+    def _settle_choice(self) -> None:
+        """The model is there: what was chosen holds. A chat for which nothing ever was keeps to it from now on."""
+        self.answering.proved()
+        if self.conversation.choice is None:
+            self.conversation.choice = self.answering.now
+        if self._chosen_for is not None:
+            self.store.save(self._chosen_for[0])
+        self._chosen_for = None
+
+    def _go_back(self, event: Failed) -> bool:
+        """What was chosen can't be had: answer as before. False: there is no before, or the chosen server is there."""
+        answering = self.answering
+        before, tried = answering.before, answering.now
+        if before is None or tried is None or event.request:
+            return False
+        answering.before, answering.picked = None, False
+        stays = before.server == tried.server  # with what it had
+        if self._chosen_for is not None and (stays or event.kind != "model"):
+            self._chosen_for[0].choice = self._chosen_for[1]
+        self._chosen_for = None
+        if stays:
+            answering.now = before
+        elif event.kind != "model":  # else it only wants another model to be named
+            answering.now = tried
+            self._go(before, picked=False)
+            answering.before = None
+            return True
+        return False
+
+    def _tell_way_back(self, event: Failed) -> None:
+        self.went_back = True
+        self.on_event(event, [])
+        self.went_back = False
+
+    # ------------------------------------------------------------------------------------------- events
+
     def _heard(self, event: Event) -> None:
         self.state.apply(event)
         if isinstance(event, Configured):
             self.trouble = None
         elif isinstance(event, Ready):
             self.unloaded = None
+            self._settle_choice()
+        elif isinstance(event, Failed) and self._go_back(event):
+            self._tell_way_back(event)
+            return
         elif isinstance(event, Failed) and event.loading:
             self.unloaded = (event.message, event.action)
         elif isinstance(event, Finished | Rejected):
@@ -100,6 +195,9 @@ class Session:
         self.on_event(event, changed)
 
     def _lost(self, message: str, action: str) -> None:
+        if self._go_back(failed := Failed(message, action, "died", fatal=True)):
+            self._tell_way_back(failed)
+            return
         self.trouble = (message, action)
         self.traffic.clear()
         changed = self.exchange.lost(message, action)
@@ -127,5 +225,10 @@ class Session:
         self._measure()
 
     def new_chat(self) -> Conversation:
-        self.show(self.store.create(self.system))
+        self.show(self._create())
         return self.conversation
+
+    def _create(self) -> Conversation:
+        conversation = self.store.create(self.system)
+        conversation.choice = self.answering.last
+        return conversation

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from ..protocol import ModelCard
 from .discovery import LISTED, Found
 
+OFFERED = 500  # models that a card names
 ALWAYS = ("timeline", "samples", "delivery")
 
 
@@ -56,6 +57,7 @@ def make(found: Found, load_ns: int, *, logprobs: bool = True, exposed: bool = F
         load_ns=load_ns,
         capabilities=tuple(capabilities),
         missing=missing,
+        models=found.models[:OFFERED],
     )
 
 

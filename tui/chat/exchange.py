@@ -159,9 +159,10 @@ class Exchange:
             return self._broke(requests, event.message, event.action)
         return []
 
-    def lost(self, message: str, action: str) -> list[Node]:
-        """The engine is gone: every reply under way ends here, with what it has said."""
-        return self._broke([node.reply.request for node in self.running if node.reply], message, action)
+    def lost(self, message: str, action: str, spare: str = "") -> list[Node]:
+        """The engine is gone: every reply under way but that of `spare` ends here, with what it has said."""
+        requests = [node.reply.request for node in self.running if node.reply and node.reply.request != spare]
+        return self._broke(requests, message, action)
 
     def _live(self, request: str, sample: int) -> tuple[Node, Reply] | None:
         node = self._replies.get(request)

@@ -13,7 +13,7 @@ import msgspec
 from ...engine.client import Engine, EngineClient
 from ...engine.errors import SettingError
 from ...engine.protocol import Configure, Load, SamplingSettings
-from ...engine.remote.limits import Limits
+from ...engine.remote.limits import USUAL, Limits
 from ...engine.settings import parse
 from ..settings.schema import SETTINGS
 from . import servers
@@ -50,15 +50,24 @@ class EngineFlags:
     trace: Path | None
     buffered: bool
     server: Server | None = None
+    server_name: str = ""  # as it was given: a name or an address
+    limits: Limits = USUAL
 
     def engine(self) -> Engine:
         """The engine that these flags ask for, not started. Raises `EngineDied` for a command that can't be read."""
-        client = EngineClient(self.server.command() if self.server is not None else self.command)
+        return self.recorded(self.client())
+
+    def client(self) -> EngineClient:
+        """The engine without its recording. Raises `EngineDied` for a command that can't be read."""
+        return EngineClient(self.server.command() if self.server is not None else self.command)
+
+    def recorded(self, engine: Engine) -> Engine:
+        """The engine, recorded if the flags ask for that."""
         if self.trace is None:
-            return client
+            return engine
         from ...engine.trace import Recording
 
-        return Recording(client, self.trace)
+        return Recording(engine, self.trace)
 
 
 def sampling_flags(function: F) -> F:
@@ -117,7 +126,7 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
     if server is not None:
         load = msgspec.structs.replace(load, model=server.model)
         server = dataclasses.replace(server, limits=limits)
-    return EngineFlags(load, configure, command, trace, values.pop("buffered"), server)
+    return EngineFlags(load, configure, command, trace, values.pop("buffered"), server, address, limits)
 
 
 def _with(function: F, options: list[Callable[[F], F]]) -> F:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...engine import places
+from ...engine.errors import CutawayError
 from ...engine.protocol import SamplingSettings
 from . import exits
 from .flags import EngineFlags
@@ -41,15 +42,27 @@ def show(flags: EngineFlags, settings: SamplingSettings, system: str, given: Lay
     from ..settings.live import LiveSettings
     from ..state.keeping import MemoryStore
     from ..store.chats import default_store
+    from ..switching import SwitchingEngine
+    from .sources import EngineSources, LastChoice
 
     configure = msgspec.structs.replace(flags.configure, delivery="buffered" if flags.buffered else None)
     keep = given.value("keep_chats")
     store = default_store() if keep else MemoryStore(notice="Chats are not kept: keep_chats is off.")
     try:
         conversation = _kept(store, chat) if chat else None
+        engine = SwitchingEngine(flags.client())
+        sources = EngineSources(flags, engine, configure, LastChoice(places.state(), given) if keep else None)
+        load = flags.load
+        try:
+            if (start := sources.begin(conversation, given)) is not None:
+                start.swap()
+                load, configure = start.load, start.configure
+        except CutawayError as error:
+            exits.say(f"note: what was chosen last can't be used: {error}")
         session = Session(
-            flags.engine(), flags.load, settings, store, system, configure, conversation=conversation, remember=True
-        )
+            flags.recorded(engine), load, settings, store, system, configure,
+            conversation=conversation, remember=True, sources=sources,
+        )  # fmt: skip
         return asyncio.run(run_session(session, places.state() if keep else None, LiveSettings(given)))
     except KeyboardInterrupt:
         return exits.INTERRUPTED

@@ -13,6 +13,8 @@ from . import completing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"  # engine.models.default knows more, and takes its time to import
+
 _SHORT = {"model": "-m", "system": "-s"}
 _ONE_WAY = ("plain", "offline", "deterministic", "ignore_eos")  # no flag takes them back
 
@@ -56,7 +58,7 @@ def _type(setting: Setting) -> dict[str, Any]:
 
 def _help(setting: Setting) -> str:
     if setting.name == "model":
-        return f"{setting.help}  [default: SmolLM2-135M-Instruct]"
+        return f"{setting.help}  [default: {DEFAULT_MODEL}]"
     if setting.kind == "flag":
         return f"{setting.help}  [default: on]" if setting.default else setting.help
     if setting.kind in ("texts", "ids", "bias"):

@@ -15,18 +15,20 @@ from ...engine.errors import CutawayError
 from ...engine.models.shelf import Entry
 from ..printable import printable
 from ..screens.dialogs import Dialog
+from ..state.choice import Choice
 from . import listing
 from .choices import Choices
+from .offer import Offer, choice_of
 
 WIDTH = 96  # of the box, where the screen has that much
 _ROOM = 10  # cells that the box and the mark of a row take
 _LICENSE, _SIZE, _FITS = 10, 10, 13  # cells of the columns
 _NO_HIT = "No model's name holds all these words."
-_MARKS = {"loaded": "●", "here": "✓", "fetch": "↓", "wrong": "!"}
+_MARKS = {"loaded": "●", "here": "✓", "fetch": "↓", "wrong": "!", "server": "⇄"}
 
 
-class ModelPicker(Dialog[str]):
-    """Returns what to give as `--model`. Typing looks for names; a folder, a GGUF file or a hub id can be typed, too.
+class ModelPicker(Dialog[Choice]):
+    """Returns who is to answer. Typing looks for names; a folder, a GGUF file or a hub id can be typed, too.
 
     What has to be fetched, or does not fit, is chosen by a second Enter.
     """
@@ -43,6 +45,7 @@ class ModelPicker(Dialog[str]):
         self.choices = choices
         self.shown: list[Entry] = []
         self._entries: list[Entry] | None = None
+        self._typed = 0  # rows at the end that are what was typed
         self._asked = ""  # what the next Enter takes without asking again
 
     def body(self) -> ComposeResult:
@@ -78,22 +81,34 @@ class ModelPicker(Dialog[str]):
         words = typed.casefold().split()
         entries = self._entries or []
         self.shown = [e for e in entries if all(w in f"{e.spec} {e.about} {e.license}".casefold() for w in words)]
-        if typed and not any(typed == entry.spec for entry in self.shown) and self.choices.may_be_meant(typed):
-            self.shown.append(Entry(typed, typed, 0, "", kept=False, about="What is typed above."))
+        new = self.choices.typed(typed) if typed and not any(typed == entry.spec for entry in self.shown) else []
+        self.shown += new
+        self._typed = len(new)
         choices = self.query_one(OptionList)
         choices.clear_options()
         choices.add_options([Option(self._line(entry)) for entry in self.shown])
-        loaded = next((i for i, e in enumerate(self.shown) if self.choices.is_loaded(e) and not words), 0)
-        choices.highlighted = (loaded if at is None else min(at, len(self.shown) - 1)) if self.shown else None
+        wanted = self._wanted(typed.casefold())
+        choices.highlighted = (wanted if at is None else min(at, len(self.shown) - 1)) if self.shown else None
         if not self.shown:
             self._tell_about(None)
 
+    def _wanted(self, typed: str) -> int:
+        """The row that the cursor begins on: the one named so or nearly so, before those that are only about it."""
+        if not typed:
+            return next((i for i, entry in enumerate(self.shown) if self.choices.is_loaded(entry)), 0)
+        names = [entry.spec.casefold() for entry in self.shown[: len(self.shown) - self._typed]]
+        found = [names.index(typed)] if typed in names else [i for i, name in enumerate(names) if typed in name]
+        free = len(names) if len(names) < len(self.shown) and isinstance(self.shown[len(names)], Offer) else 0
+        return found[0] if found else free
+
     def _line(self, entry: Entry) -> Content:
-        width = max(16, min(WIDTH, round(self.app.size.width * 0.96)) - _ROOM)
+        width = max(16, min(WIDTH, int(self.app.size.width * 0.96)) - _ROOM)
         columns = [(f"{listing.fits(entry, self.choices.free)}", _FITS)]
-        if width > 34:
+        if isinstance(entry, Offer):
+            columns = [(entry.choice.server if entry.choice.model else "server", _FITS)]
+        elif width > 34:
             columns.insert(0, (listing.size(entry) if entry.size else "?", _SIZE))
-        if width > 60:
+        if width > 60 and not isinstance(entry, Offer):
             columns.insert(1, (entry.license or "?", _LICENSE))
         name = width - sum(cells + 2 for _, cells in columns)
         spec = entry.spec if len(entry.spec) <= name else entry.spec.rpartition("/")[2]
@@ -104,6 +119,8 @@ class ModelPicker(Dialog[str]):
     def _state(self, entry: Entry) -> str:
         if self.choices.is_loaded(entry):
             return "loaded"
+        if isinstance(entry, Offer):
+            return "server"
         if entry.problem or entry.incomplete:
             return "wrong"
         return "here" if entry.kept else "fetch"
@@ -122,15 +139,18 @@ class ModelPicker(Dialog[str]):
                 f"{listing.amount(memory.weights)} of weights as {memory.precision}, "
                 f"{listing.amount(memory.cache)} of cache for {memory.window:,} tokens."
             )
-        told.append(f"Fits: {listing.sentence(entry, self.choices.free)}.")
-        if self.choices.elsewhere:
+        if not isinstance(entry, Offer):
+            told.append(f"Fits: {listing.sentence(entry, self.choices.free)}.")
+        if self.choices.elsewhere and not isinstance(entry, Offer):
             told.append("The engine runs elsewhere: what is here, and fits here, need not be so there.")
         self.query_one("#about", Static).update(Content(printable("\n".join(line for line in told if line))))
         self._hint(f"{self._deed(entry)} · ↑ ↓ choose · Esc closes")
 
     def _deed(self, entry: Entry) -> str:
         if self.choices.is_loaded(entry):
-            return "It is loaded; Enter loads it anew"
+            return f"It {'answers' if isinstance(entry, Offer) else 'is loaded'}; Enter loads it anew"
+        if isinstance(entry, Offer):
+            return "Enter lets it answer this chat"
         return "Enter loads it" if entry.kept and not entry.incomplete else "Enter fetches and loads it"
 
     def _hint(self, text: str, wrong: bool = False) -> None:
@@ -168,7 +188,7 @@ class ModelPicker(Dialog[str]):
             self._asked = entry.spec
             self._hint(question, wrong=True)
         else:
-            self.dismiss(entry.spec)
+            self.dismiss(choice_of(entry))
 
     def _question(self, entry: Entry) -> str:
         """What must be known before this model is taken, or nothing."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from textual.screen import Screen
 
+from ...engine.errors import CutawayError
 from ..chat.composer import Composer
 from ..chat.view import ConversationView
 from ..keymap import STANDARD
@@ -36,11 +37,20 @@ class MainBase(Screen[None]):
         """Tell the reader something in passing."""
         self.notify(printable(text), severity=severity, markup=False, timeout=seconds)
 
-    def wake_engine(self) -> None:
-        """Before asking for something: start the engine again if it is gone."""
+    def wake_engine(self, spare: str = "") -> None:
+        """Before asking for something: start the engine again if it is gone, the chat's own if it is another one."""
+        self.follow_choice(spare)
         if self.session.trouble is not None:
             self.session.trouble = None
             self.session.link.restart()
+
+    def follow_choice(self, spare: str = "") -> None:
+        """Let the chat shown be answered by what it was answered by before; `spare` is a request still to be sent."""
+        try:
+            self.session.follow(spare)
+        except CutawayError as error:
+            self.session.conversation.choice = self.session.answering.now
+            self.say(f"{error} {self.session.answering.told} goes on with this chat.", "error")
 
     def changed(self, nodes: list[Node]) -> None:
         """Messages have changed: draw them soon."""

@@ -41,7 +41,7 @@ class ChatActions(MainBase):
     def _asked(self, reply: Node, commands: list[Command]) -> None:
         """Send what asks for a reply, show its place, and let the panels follow it."""
         self.session.store.save(self.session.conversation)
-        self.wake_engine()
+        self.wake_engine(reply.reply.request if reply.reply is not None else "")
         self.session.send(*commands)
         self.follow_reply(reply)
         self.view.follow()

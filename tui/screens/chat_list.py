@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.timer import Timer
+
 from ...engine.errors import CutawayError
 from ..state.conversation import Conversation
 from .chat_actions import ChatActions
 from .chats import ChatsDialog
 from .dialogs import ValueDialog
 
+FOLLOW_AFTER = 0.4  # seconds in a chat until the model that it was written with is asked for
+
 
 class ChatList(ChatActions):
     """Go from chat to chat, and say how keeping them goes."""
 
     _saving_trouble = ""
+    _following: Timer | None = None
 
     def action_new_chat(self) -> None:
         self._leave()
@@ -124,3 +129,12 @@ class ChatList(ChatActions):
         self.composer.put(self.session.conversation.draft)
         self.path_changed()
         self.composer.focus()
+        if self._following is not None:
+            self._following.stop()
+        self._following = self.set_timer(FOLLOW_AFTER, self._follow) if self.session.strays else None
+
+    def _follow(self) -> None:
+        """The reader stays in this chat: let its own engine answer, unless another chat's reply still comes."""
+        self._following = None
+        if not self.session.exchange.running:
+            self.follow_choice()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...engine.errors import CutawayError
 from ...engine.protocol import (
     Abort,
     ClearCache,
@@ -20,6 +21,7 @@ from ..controls.bar import ControlsBar
 from ..controls.model import Number
 from ..models.choices import Choices
 from ..models.picker import ModelPicker
+from ..state.choice import Choice
 from .base import MainBase
 from .dialogs import ValueDialog
 
@@ -72,7 +74,8 @@ class EngineActions(MainBase):
 
     def action_restart(self) -> None:
         if self.session.unloaded is not None and self.session.state.card is None and self.session.trouble is None:
-            self.use_model(self.session.link.load.model)
+            self.session.load_model(self.session.link.load.model)
+            self.changed([])
             return
         if self.session.trouble is None:
             self.say("The engine is running.")
@@ -83,20 +86,30 @@ class EngineActions(MainBase):
     # ------------------------------------------------------------------------------------------------ models
 
     def action_models(self) -> None:
-        def chosen(spec: str | None) -> None:
-            if spec is not None:
-                self.use_model(spec)
+        def chosen(choice: Choice | None) -> None:
+            if choice is not None:
+                self.use_choice(choice)
 
         session = self.session
         if session.link.alive:
             session.link.ask(Inspect(machine=True))  # for the next time: memory comes and goes
-        choices = Choices(session.link.load, session.state.card, session.state.machine, session.link.elsewhere)
+        sources = session.answering.sources
+        choices = Choices(
+            session.link.load, session.state.card, session.state.machine, session.link.elsewhere,
+            sources.servers() if sources is not None else None, session.answering.now,
+        )  # fmt: skip
         self.app.push_screen(ModelPicker(choices), chosen)
 
-    def use_model(self, spec: str) -> None:
-        """Load another model; the chat goes on with it when it is there."""
-        self.session.load_model(spec)
-        self.wake_engine()
+    def use_choice(self, choice: Choice) -> None:
+        """Let a server or another model answer this chat; it goes on with it when that is there."""
+        try:
+            self.session.choose(choice)
+        except CutawayError as error:
+            self.say(str(error), "error")
+            return
+        if self.session.trouble is not None:
+            self.session.trouble = None
+            self.session.link.restart()
         self.changed([])
 
     def action_cancel_load(self) -> None:
@@ -107,6 +120,9 @@ class EngineActions(MainBase):
 
     def tell_failure(self, event: Failed) -> None:
         """Say what went wrong in passing; of a model that was not loaded, also which one answers now."""
+        if self.session.went_back:
+            self.say(f"{event.message} {event.action} Back to {self.session.answering.told}.", "error")
+            return
         if event.fatal or event.request:
             return
         if not event.loading:

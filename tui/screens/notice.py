@@ -21,7 +21,13 @@ def notice(session: Session, keys: Keymap) -> list[tuple[str, str]]:
         return [(f"✗ {sentence}", "state-failed"), (how, "dim")]
     if card is None and isinstance(failure, Failed):
         again = f"◌ {progress(loading)}" if loading is not None else ""
-        return [(f"✗ {failure.message} {failure.action}".rstrip(), "state-failed"), (again, "state-busy")]
+        how = keys.hint("models", "chooses another model or server") if session.answering.sources is not None else ""
+        told = [(f"✗ {failure.message} {failure.action}".rstrip(), "state-failed"), (again, "state-busy")]
+        return [*told, (how, "dim")] if how else told
+    if card is None and session.answering.before is not None:
+        busy = progress(loading) if loading is not None else "starting"
+        back = f"If nothing answers, it is {session.answering.before.told() or 'the engine'} again"
+        return [(f"◌ {session.answering.told}: {busy}", "state-busy"), (back, "dim")]
     if card is None:
         return [(f"◌ {progress(loading)}", "state-busy"), ("", ""), *greeting(keys)]
     if session.link.loading and loading is not None:

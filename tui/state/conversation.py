@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...engine.protocol import Message, SamplingSettings
+from .choice import Choice
 
 Status = Literal["waiting", "writing", "end", "stop", "length", "stopped", "failed", "edited"]
 RUNNING: frozenset[Status] = frozenset({"waiting", "writing"})
@@ -86,6 +87,7 @@ class Conversation:
         self.root = Node("root", "")
         self.draft = ""
         self.changed_ms = 0  # since 1970; 0: not known
+        self.choice: Choice | None = None  # who answers; None: whoever is there
 
     @property
     def title(self) -> str:

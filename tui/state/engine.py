@@ -90,6 +90,13 @@ class EngineState:
             handler(event, self.now_ns() if received_ns is None else received_ns)
             self.version += 1
 
+    def left(self) -> None:
+        """The engine was left for another one: nothing is loaded until that says so."""
+        self.card = self.loading = self.failure = self.metrics = None
+        self.lanes.clear()
+        self.load = ServerLoad()
+        self.version += 1
+
     def mark_painted(self, request: str, ns: int, sample: int = 0) -> None:
         """Say that text of a sample reached the screen at `ns` (our clock); the first call sets the first paint."""
         state = self.requests.get(request)

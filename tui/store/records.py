@@ -48,7 +48,10 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A chat without its messages. `chosen` is the first message on the path shown."""
+    """A chat without its messages. `chosen` is the first message on the path shown.
+
+    `server` (its name or address, never its key; empty: none) and `model` are what was chosen to answer it.
+    """
 
     key: str
     title: str
@@ -58,6 +61,8 @@ class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     changed_ms: int = 0
     chosen: int = 0
     source: str = ""  # where it was imported from: "chatgpt:<id>"
+    server: str = ""
+    model: str = ""  # empty with no server: nothing was chosen
 
 
 class Chat(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,7 +17,7 @@ from .schema import CHAT_COLUMNS, MESSAGE_COLUMNS
 def chat_row(chat: ChatRecord) -> dict[str, Any]:
     """Values of the columns of `chats`, but for `id` and `deleted_ms`."""
     values = msgspec.structs.asdict(chat)
-    values["title"], values["system"] = keepable(chat.title), keepable(chat.system)
+    values |= {name: keepable(values[name]) for name in ("title", "system", "server", "model")}
     return values
 
 
@@ -33,6 +33,8 @@ def chat_record(row: Sequence[Any]) -> ChatRecord:
         changed_ms=values["changed_ms"],
         chosen=values["chosen"],
         source=values["source"],
+        server=values["server"],
+        model=values["model"],
     )
 
 

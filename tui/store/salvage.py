@@ -58,7 +58,8 @@ def _readable(aside: Path) -> tuple[dict[int, list[Value]], dict[int, list[Value
         if _is_message((rowid, values)):
             messages[rowid] = row[: len(schema.MESSAGE_COLUMNS)]
         elif _is_chat((rowid, values)):
-            chats[rowid] = row[: len(schema.CHAT_COLUMNS)]
+            wanted = len(schema.CHAT_COLUMNS)
+            chats[rowid] = [*row, *[""] * (wanted - len(row))][:wanted]
     return chats, messages
 
 
@@ -77,10 +78,9 @@ def _is_message(row: Row) -> bool:
 
 def _is_chat(row: Row) -> bool:
     rowid, values = row
-    wanted = len(schema.CHAT_COLUMNS)
     return (
         rowid > 0
-        and wanted <= len(values) < len(schema.MESSAGE_COLUMNS)
+        and schema.FIRST_CHAT_COLUMNS <= len(values) < len(schema.MESSAGE_COLUMNS)
         and values[0] is None
         and all(isinstance(values[at], str) for at in (1, 2, 4))
         and isinstance(values[7], int | None)
@@ -116,7 +116,7 @@ def _mend(chats: dict[int, list[Value]], messages: dict[int, list[Value]]) -> No
         assert isinstance(chat, int)
         if chat not in chats:
             now = now_ms()
-            chats[chat] = [chat, f"lost{chat}", f"recovered chat {chat}", 1, "", now, now, None, 0, ""]
+            chats[chat] = [chat, f"lost{chat}", f"recovered chat {chat}", 1, "", now, now, None, 0, "", "", ""]
         earlier = newest.setdefault(chat, [])
         if isinstance(parent, int) and parent not in messages:
             row[2] = max((known for known in earlier if known < parent), default=None)

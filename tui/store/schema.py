@@ -56,11 +56,17 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX messages_of_chat ON messages(chat);
     CREATE INDEX messages_below ON messages(parent);
     """,
+    """
+    ALTER TABLE chats ADD COLUMN server TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN model TEXT NOT NULL DEFAULT ''
+    """,
 )
 
 CHAT_COLUMNS = (
-    "id", "key", "title", "named", "system", "made_ms", "changed_ms", "deleted_ms", "chosen", "source",
+    "id", "key", "title", "named", "system", "made_ms", "changed_ms", "deleted_ms", "chosen", "source", "server",
+    "model",
 )  # fmt: skip
+FIRST_CHAT_COLUMNS = 10  # a row keeps as many columns as there were when it was written
 MESSAGE_COLUMNS = (
     "id", "chat", "parent", "role", "text", "chosen", "made_ms", "status", "detail", "action", "note", "reasoning",
     "prefix", "model", "identity", "settings", "tokens", "prompt_tokens", "cached_tokens", "ttft_ns", "speed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast, get_args
 
+from ..state.choice import Choice
 from ..state.conversation import Conversation, Node, Reply, Status
 from .records import Chat, ChatRecord, MessageRecord, made_ms, new_number
 
@@ -31,6 +32,8 @@ def chat_record(conversation: Conversation, made: int, changed: int) -> ChatReco
         made_ms=made,
         changed_ms=changed,
         chosen=_chosen(conversation.root),
+        server=conversation.choice.server if conversation.choice is not None else "",
+        model=conversation.choice.model if conversation.choice is not None else "",
     )
 
 
@@ -75,6 +78,7 @@ def grow(chat: Chat) -> Conversation:
     record = chat.record
     conversation = Conversation(record.key, record.title if record.named else "", record.system)
     conversation.changed_ms = record.changed_ms
+    conversation.choice = Choice(record.server, record.model) if record.server or record.model else None
     nodes: dict[int, Node] = {0: conversation.root}
     wanted = {0: record.chosen}
     for message in sorted(chat.messages, key=lambda message: message.number):
