@@ -223,3 +223,13 @@ def test_chats_are_not_kept_where_the_settings_say_so(file: Path) -> None:
     state = Path(os.environ["CUTAWAY_STATE_DIR"])
     assert not (state / "prompts.jsonl").exists()
     assert b"give --keep-chats too" in cutaway("chat", "-c", "--engine", ENGINE).stderr
+
+
+def test_keys_may_be_set_as_the_file_writes_them(file: Path) -> None:
+    said("settings", "set", "keys.maximise", '["f11", "z"]')
+    assert load(file).keys["maximise"] == ("f11", "z")
+    assert said("settings", "get", "keys.maximise") == "f11 z\n"
+    said("settings", "set", "keys.maximise", "[]")
+    assert load(file).keys["maximise"] == ()
+    refused = cutaway("settings", "set", "keys.maximise", '["nokey!"]')
+    assert (refused.returncode, load(file).keys["maximise"]) == (2, ())

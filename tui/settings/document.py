@@ -69,7 +69,7 @@ def _named(table: Mapping[str, Any], name: str, kind: str, path: Path) -> Any:
     if not table:
         raise SettingError(kind, f"there is no {kind} {name!r}.", f"[{kind}s.{name}] in {path} would make it.")
     near = nearest(name, table)
-    hint = f"Did you mean {near}?" if near else f"There are {', '.join(sorted(table))}."
+    hint = f"Did you mean {near}?" if near else f"There {'are' if len(table) > 1 else 'is'} {', '.join(sorted(table))}."
     raise SettingError(kind, f"there is no {kind} {name!r}.", hint)
 
 

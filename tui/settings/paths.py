@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +28,7 @@ class Place:
         if self.keys[0] == "keys":
             from ..keynames import read_key
 
-            keys = [key for key in text.split() if key]
+            keys = _list(text)
             for key in keys:
                 read_key(key)
             return keys[0] if len(keys) == 1 else keys
@@ -69,6 +71,14 @@ def place(name: str, file: SettingsFile) -> Place:
         form = "ACTION" if table == "keys" else "NAME.KEY"
         raise SettingError(name, f"{name} is no setting.", f"It has the form {table}.{form}.")
     raise _unknown(name.rpartition(".")[2], [s.name for s in SETTINGS], f"there is no setting {name!r}")
+
+
+def _list(text: str) -> list[str]:
+    """Words, or a list as the file writes it: `["f11", "z"]`."""
+    if text.lstrip().startswith("["):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            return [str(item) for item in tomllib.loads(f"list = {text}")["list"]]
+    return text.split()
 
 
 def _action(name: str) -> str:
