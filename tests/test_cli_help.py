@@ -127,3 +127,10 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=False)
     assert done.stdout.split() == [b"models"], done.stderr
+
+
+@pytest.mark.parametrize("name", ["settings", "chats", "models"])
+def test_what_a_group_holds_is_told_in_whole_sentences(name: str) -> None:
+    told = cutaway(name, "--help").stdout.decode().partition("Commands:")[2]
+    assert told.strip()
+    assert "..." not in told

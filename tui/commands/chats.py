@@ -53,7 +53,7 @@ def list_(number: int, skip: int, deleted: bool, as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("search")
+@command.command("search", short_help="Find chats that hold all WORDS.")
 @click.argument("words", nargs=-1, required=True)
 @click.option(
     "--in", "chat", metavar="CHAT", shell_complete=completing.chats, help="Search one chat, and list the messages."
@@ -140,7 +140,7 @@ def undelete(chat: str) -> int:
     return exits.OK
 
 
-@command.command("export")
+@command.command("export", short_help="Write CHATs, or all, as JSON or Markdown.")
 @click.argument("chats", nargs=-1, metavar="[CHAT]...", shell_complete=completing.chats)
 @click.option("--format", "form", type=click.Choice(["json", "markdown"]), help="[default: by the name of the file]")
 @click.option("--branch", type=click.IntRange(min=1), metavar="N", help="Only the branch through message N.")
@@ -168,7 +168,7 @@ def export(chats: tuple[str, ...], form: str | None, branch: int | None, output:
     return exits.OK
 
 
-@command.command("import")
+@command.command("import", short_help="Take chats from files, also of other programs.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 def import_(files: tuple[Path, ...]) -> int:
     """Take chats from files: our own JSON, ChatGPT's export (conversations.json or the zip file), Open WebUI's."""

@@ -50,7 +50,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", short_help="List the models on this machine.")
 @click.option("--all", "-a", "everything", is_flag=True, help="Recommended models that could be fetched, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
 def list_(everything: bool, as_json: bool) -> int:
@@ -79,7 +79,7 @@ def list_(everything: bool, as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("info")
+@command.command("info", short_help="Tell what is known of MODEL without loading it.")
 @click.argument("model", default="", shell_complete=completing.models)
 @click.option("--precision", type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8"]), default="auto")
 @click.option("--window", type=click.IntRange(min=0), default=0, help="Tokens of context; 0 is the model's own.")

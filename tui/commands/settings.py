@@ -83,7 +83,9 @@ def get(name: str) -> int:
     return exits.OK
 
 
-@command.command("set", context_settings={"ignore_unknown_options": True})
+@command.command(
+    "set", short_help="Set NAME to VALUE in the settings file.", context_settings={"ignore_unknown_options": True}
+)
 @click.argument("name")
 @click.argument("value")
 def set_(name: str, value: str) -> int:
@@ -100,7 +102,7 @@ def set_(name: str, value: str) -> int:
     return exits.OK
 
 
-@command.command("unset")
+@command.command("unset", short_help="Take NAME out of the settings file.")
 @click.argument("name")
 def unset(name: str) -> int:
     """Take NAME out of the settings file, so that its default holds again."""
@@ -120,7 +122,7 @@ def path() -> int:
     return exits.OK
 
 
-@command.command("schema")
+@command.command("schema", short_help="Print a file with every setting, explained.")
 def schema() -> int:
     """Print a settings file with everything in it, explained and commented out."""
     from ..settings.documented import documented
