@@ -192,8 +192,7 @@ async def test_every_setting_can_be_reached_by_keys_at_80_by_24(file: Path) -> N
         for _ in SETTINGS:
             setting = run.app.screen.current  # pyright: ignore[reportAttributeAccessIssue]
             seen.append(setting.name)
-            await run.pilot.pause()
-            assert any(f" {setting.name} " in line for line in run.frame()[2:-6])
+            await run.until(lambda name=setting.name: any(f" {name} " in line for line in run.frame()[2:-6]))
             await run.pilot.press("down")
         assert seen == [setting.name for setting in SETTINGS]
 
@@ -292,7 +291,7 @@ async def test_themes_are_tried_on_put_back_and_kept(file: Path) -> None:
         await run.outside("ampersand")
         await run.until(lambda: isinstance(run.app.screen, ThemesDialog))
         await run.shows("a-mine")
-        await run.shows("unknown key 'primary'")
+        await run.until(lambda: "'primary" in run.text())  # a long path breaks the sentence anywhere
         before = run.app.theme
         await run.pilot.press("home")
         await run.until(lambda: run.app.theme == "a-mine")
