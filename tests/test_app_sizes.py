@@ -137,6 +137,7 @@ async def test_a_wrapped_line_of_the_key_list_goes_on_under_its_words() -> None:
     async with running(size=(80, 24)) as run:
         await run.outside("question_mark")
         await run.shows("composer and back")
+        await run.shows("Esc closes")
         first = next(line for line in run.frame() if "Stop the reply" in line)
         assert (
             next(line for line in run.frame() if "composer and back" in line)[: first.index("Stop")].strip("│╭╰─ ")

@@ -24,6 +24,7 @@ class Dialog(ModalScreen[T], Generic[T]):
     """A box over the main screen; Esc closes it with nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "cancel", "Close", priority=True)]
+    FOOT: ClassVar[str] = ""  # in the frame's lower edge: how to leave a box that says it nowhere else
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -32,6 +33,7 @@ class Dialog(ModalScreen[T], Generic[T]):
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
             box.border_title = Content(printable(self.heading))
+            box.border_subtitle = Content(self.FOOT)
             yield from self.body()
 
     def body(self) -> ComposeResult:

@@ -48,6 +48,7 @@ class KeysScreen(Dialog[None]):
     """The key list, made from the bindings given."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f1,question_mark,q", "cancel", "Close", priority=True)]
+    FOOT = "↑ ↓ move · Esc closes"
 
     def __init__(self, groups: list[tuple[str, list[Binding]]]) -> None:
         super().__init__("keys")
@@ -62,8 +63,8 @@ class KeysScreen(Dialog[None]):
         self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
-        listed = self.query_one("#list", Static)
-        listed.update(self.text(listed.content_size.width))
+        for listed in self.query("#list").results(Static):  # none where the list was closed meanwhile
+            listed.update(self.text(listed.content_size.width))
 
     def text(self, width: int = 0) -> Content:
         """The whole list as one text, wrapped for this many columns; 0: every key on one line."""

@@ -21,7 +21,7 @@ from ..settings.writing import ABSENT
 from .dialogs import ChoiceDialog, Dialog, TextDialog, ValueDialog
 from .themes import ThemesDialog
 
-NAME_WIDTH, VALUE_WIDTH = 19, 26
+NAME_WIDTH, VALUE_WIDTH = 20, 25
 
 
 class SettingsDialog(Dialog[None]):

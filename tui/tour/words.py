@@ -18,6 +18,7 @@ class WordsScreen(Dialog[None]):
     """A list of words; Esc or w closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("w,q", "cancel", "Close", priority=True)]
+    FOOT = "↑ ↓ move · Esc closes"
     DEFAULT_CSS = """
     WordsScreen #box { width: 76; height: 80%; }
     WordsScreen #rows { height: 1fr; }
