@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -158,3 +159,25 @@ def test_te_06_piped_input_is_answered_in_plain_text_and_never_hangs(given: byte
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout
     assert done.stdout.startswith(b"1 2 3" if given else b"")
+
+
+def test_a_terminal_that_goes_away_ends_the_program_though_nobody_passes_the_signal_on() -> None:
+    leader, follower = os.openpty()
+    # A process that leads no session is told nothing when the terminal closes.
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "cutaway.tui.cli", "chat", "--engine", shlex.join(COMMAND), "--model", "scripted"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(follower)
+    try:
+        written = b""
+        while b"Ctrl+J" not in written:
+            written += os.read(leader, 65536)
+        os.close(leader)
+        assert child.wait(timeout=30) == 128 + signal.SIGHUP
+    finally:
+        child.kill()
+        child.wait()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
@@ -38,6 +41,18 @@ class UntilGone:
         return getattr(self._file, name)
 
 
+def end_when_hung_up(descriptor: int) -> None:
+    """Wait until the terminal is gone, then ask this process to end as a hang-up does.
+
+    The signal of a closed terminal goes to the leader of its session, who need not pass it on to us; and Textual
+    would read the end of input again and again.
+    """
+    poller = select.poll()
+    poller.register(descriptor, 0)
+    if any(happened & select.POLLHUP for _, happened in poller.poll()):
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
 def driver(told: Callable[[Driver], None]) -> type[Driver] | None:
     """The driver for this terminal; None leaves the choice to Textual. `told` gets the one that is made."""
     if sys.platform == "win32" or os.environ.get("TEXTUAL_DRIVER"):
@@ -55,6 +70,8 @@ def driver(told: Callable[[Driver], None]) -> type[Driver] | None:
             super().__init__(app, **options)
             self._file: Any = UntilGone(self._file)
             told(self)
+            if os.isatty(self.fileno) and hasattr(select, "poll"):
+                threading.Thread(target=end_when_hung_up, args=(self.fileno,), name="hang-up", daemon=True).start()
 
         def run_input_thread(self) -> None:
             while not self.exit_event.is_set():

@@ -19,8 +19,6 @@ from ...engine.protocol import (
 from .. import traffic
 from ..controls.bar import ControlsBar
 from ..controls.model import Number
-from ..models.choices import Choices
-from ..models.picker import ModelPicker
 from ..state.choice import Choice
 from .base import MainBase
 from .dialogs import ValueDialog
@@ -94,6 +92,9 @@ class EngineActions(MainBase):
         if session.link.alive:
             session.link.ask(Inspect(machine=True))  # for the next time: memory comes and goes
         sources = session.answering.sources
+        from ..models.choices import Choices  # they bring numpy along, and the first paint does not wait for that
+        from ..models.picker import ModelPicker
+
         choices = Choices(
             session.link.load, session.state.card, session.state.machine, session.link.elsewhere,
             sources.servers() if sources is not None else None, session.answering.now,
