@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gc
 import importlib
 import os
 import sys
@@ -50,7 +51,11 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return importlib.import_module(f".commands.{cmd_name}", __package__).command
+        gc.disable()  # nothing of what is imported is garbage, and looking for some takes its time
+        try:
+            return importlib.import_module(f".commands.{cmd_name}", __package__).command
+        finally:
+            gc.enable()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
