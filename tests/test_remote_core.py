@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterable
 
@@ -143,6 +144,18 @@ def test_llama_cpp_is_asked_in_its_own_way_for_template_and_pieces():
         rendered = running.first(PromptRendered, "r", after=1)
         assert server.asked("/tokenize")[1].json["with_pieces"] is True
     assert "".join(token.piece for token in rendered.tokens if token.role == "user").strip().startswith("What is")
+
+
+def test_a_prompts_tokens_come_also_after_a_reply_that_was_faster():
+    routes, gate = vllm(), threading.Event()
+    told = routes["POST", "/tokenize"]
+    assert isinstance(told, Answer)
+    with connected(routes) as (running, server):
+        server.routes["POST", "/tokenize"] = dataclasses.replace(told, gate=gate)
+        running.ask()
+        assert len(running.all(PromptRendered, "r")) == 1
+        gate.set()
+        assert len(running.first(PromptRendered, "r", after=1).tokens) == 37
 
 
 def test_without_panels_nothing_is_asked_for_that_only_they_show():

@@ -84,15 +84,14 @@ class Asking:
             Reply(self.command, self._emit, self._buffered, self._submitted_ns, first, count, self._found.window)
             for first, count in parts
         ]
-        aside = [asyncio.create_task(self._tell_waiting())]
-        if self._panels and self._found.tokenizes and self.command.messages:
-            aside.append(asyncio.create_task(self._tokenize()))
+        telling, tokenizing = asyncio.create_task(self._tell_waiting()), asyncio.create_task(self._tokenize())
         try:
             await asyncio.gather(*(self._part(body, reply) for reply in self._replies))
+            await tokenizing  # a reply may end before its prompt's tokens are told: they still come
         finally:
-            for task in aside:
+            for task in (telling, tokenizing):
                 task.cancel()
-            await asyncio.gather(*aside, return_exceptions=True)
+            await asyncio.gather(telling, tokenizing, return_exceptions=True)
 
     def abort(self) -> None:
         """End what has not ended, now; the stream is closed by whoever cancels `run`."""
@@ -251,6 +250,8 @@ class Asking:
         )
 
     async def _tokenize(self) -> None:
+        if not (self._panels and self._found.tokenizes and self.command.messages):
+            return
         began = time.monotonic_ns()
         found, messages = self._found, self.command.messages
         try:

@@ -12,7 +12,8 @@ Owner = tuple[str, int]  # request, sample
 
 @dataclasses.dataclass
 class _Reply:
-    waiting: list[str]
+    heading: str
+    waiting: list[str] = dataclasses.field(default_factory=list)
     ended: bool = False
 
 
@@ -22,12 +23,22 @@ class Replies:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._replies: dict[Owner, _Reply] = {}
+        self._begun: set[str] = set()
 
     def begin(self, request: str, samples: int, heading: str = "") -> None:
-        """Expect the replies of a request; `heading` comes before the first, a count before each of the others."""
+        """Expect the replies of a request; `heading` comes before the first, a count before each of the others.
+
+        Said again, it only changes a heading that is still to be shown.
+        """
+        if request in self._begun:
+            first = self._replies.get((request, 0))
+            if first is not None and first.heading:
+                first.heading = heading
+            return
+        self._begun.add(request)
         for sample in range(samples):
             title = heading if sample == 0 else f"--- {sample + 1} of {samples} ---\n"
-            self._replies[request, sample] = _Reply([title])
+            self._replies[request, sample] = _Reply(title)
 
     def show(self, event: AnyEvent) -> None:
         """Show what this event adds, if it is its reply's turn, and every reply whose turn comes with it."""
@@ -42,18 +53,21 @@ class Replies:
             reply.waiting.append(event.text)
         while self._replies:
             owner, first = next(iter(self._replies.items()))
-            self._output.write("".join(first.waiting))
-            first.waiting.clear()
+            self._write(first)
             if not first.ended:
                 return
             del self._replies[owner]
-            if self._replies:
-                self._output.end_line()
 
     def rest(self) -> None:
         """Show what came of replies that never ended, and end the line."""
         for reply in self._replies.values():
-            self._output.end_line()
-            self._output.write("".join(reply.waiting))
+            self._write(reply)
         self._output.end_line()
         self._replies.clear()
+
+    def _write(self, reply: _Reply) -> None:
+        if reply.heading:
+            self._output.end_line()
+        self._output.write(reply.heading + "".join(reply.waiting))
+        reply.heading = ""
+        reply.waiting.clear()
