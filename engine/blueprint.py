@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import logging
+import os
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,9 +88,13 @@ def keep(blueprint: Blueprint, target: Path) -> None:
     """Write it, whole or not at all. A cache that can't be written costs the next load its short way, no more."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-            file.write(msgspec.msgpack.encode(blueprint))
-        Path(file.name).replace(target)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.msgpack.encode(blueprint))
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
     except OSError as error:
         logger.warning("the model's blueprint can't be kept: %s", error)
 

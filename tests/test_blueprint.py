@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -131,6 +135,28 @@ def test_a_layer_missing_from_the_files_is_named(tmp_path: Path) -> None:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(KeyError, match="up_proj"):
         blueprint.read(known, folder, library)
+
+
+class _FullDisk(io.BytesIO):
+    def write(self, _: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_leaves_no_half_of_a_blueprint_and_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tiny_folder.make(tmp_path / "model")
+
+    def full(handle: int, _: str) -> _FullDisk:
+        os.close(handle)
+        return _FullDisk()
+
+    monkeypatch.setattr(blueprint, "os", SimpleNamespace(fdopen=full))
+    made, _ = _make(folder)
+    assert made.test is not None
+    assert made.test.passed
+    assert "can't be kept" in caplog.text
+    assert list((tmp_path / "cache" / "blueprints").iterdir()) == []
 
 
 def test_a_model_that_our_kernels_do_not_serve_leaves_no_blueprint(tmp_path: Path) -> None:
