@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cutaway.engine.protocol import Configure, Fork, Message, SamplingSettings, Submit
 from cutaway.tui.playback import Playback
-from cutaway.tui.screens.main import MainScreen
 
 from .cli_run import cutaway
 from .scenes import SMALL, TRACES, Scene
+from .screen_run import Running, shown
 
 
 def recorded(*commands: Submit | Fork | Configure) -> Playback:
@@ -84,23 +84,18 @@ def test_background_traffic_has_no_chat_and_settings_are_those_of_what_is_shown(
 
 async def test_nothing_can_be_asked_of_a_recording() -> None:
     scene = Scene("streamed", SMALL)
-    app = scene.app()
-    async with app.run_test(size=SMALL) as pilot:
-        await scene.play(pilot)
-        main = app.main
-        assert isinstance(main, MainScreen)
-        main.composer.focus()
-        main.composer.put("And at night?")
-        await pilot.press("enter")
-        for _ in range(100):
-            await pilot.pause(0.02)
-            path = app.session.conversation.path()
-            if path[-1].reply is not None and not path[-1].running:
-                break
-        assert path[-1].reply is not None
-        assert path[-1].reply.status == "failed"
-        assert "recording" in path[-1].reply.detail
-        await app.end_engine()
+    async with shown(Running, scene.app(), SMALL) as run:
+        await scene.play(run.pilot)
+        run.main.composer.focus()
+        run.main.composer.put("And at night?")
+        await run.pilot.press("enter")
+        leaf = run.session.conversation.leaf
+        await run.until(lambda: leaf.reply is not None and not leaf.running, "the refusal")
+        assert leaf.reply is not None
+        assert leaf.reply.status == "failed"
+        assert "recording" in leaf.reply.detail
+        await run.shows("✗ failed: ")
+        assert "tries again" not in run.text()
 
 
 def test_a_recording_is_shown_on_a_terminal_only_and_what_is_none_is_told(tmp_path: Path) -> None:

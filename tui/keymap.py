@@ -51,6 +51,10 @@ class Keymap:
         key = self.letter(action) if letter else self.shown(action)
         return f"{key} {what}" if key else ""
 
+    def without(self, *actions: str) -> Keymap:
+        """These keys for where some actions can't be offered."""
+        return Keymap({action: keys for action, keys in self._keys.items() if action not in actions}, self.problems)
+
     def bindings(self, action: Action) -> list[Binding]:
         """Textual's bindings of an action."""
         from textual.binding import Binding

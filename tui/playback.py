@@ -30,6 +30,8 @@ class _Recorded(Exchange):
 class Playback(Session):
     """Shows the trace in `path`; the other arguments are `ReplayEngine`'s. `over`: all that will be played was."""
 
+    asks = False
+
     def __init__(
         self,
         path: Path | str,

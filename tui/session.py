@@ -40,6 +40,8 @@ class Session:
     `now_ns` is the screen's clock, on which events come in and are painted.
     """
 
+    asks = True  # whether there is something that answers
+
     def __init__(
         self,
         engine: Engine,

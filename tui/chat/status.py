@@ -6,6 +6,7 @@ from ..keymap import STANDARD, Keymap
 from ..state.conversation import Node
 
 SPINNER = "◐◓◑◒"
+OFFERED = ("go_on", "regenerate")  # the actions that an ending names
 
 
 def ending(node: Node, keys: Keymap = STANDARD) -> tuple[str, str, str]:

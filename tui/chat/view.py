@@ -13,13 +13,14 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ..keymap import STANDARD
+from ..keymap import STANDARD, Keymap
 from ..state.conversation import Conversation, Node
 from .finding import Finder, place
 from .following import FollowingView
 from .overlay import STYLES, lit
 from .picking import selected_source, source_at
 from .sections import MessageSections, Notice, Section
+from .status import OFFERED
 from .styled import Line
 
 
@@ -95,6 +96,11 @@ class ConversationView(FollowingView, can_focus=True):
         for message in self._messages:
             message.update()
         self._refill()
+
+    def use_keys(self, keymap: Keymap, asks: bool) -> None:
+        """Name these keys; where nothing answers (not `asks`), none that would ask."""
+        self.keymap = keymap if asks else keymap.without(*OFFERED)
+        self.redraw_all()
 
     def redraw_all(self) -> None:
         """Forget what was drawn: the speaker's name or the way of drawing has changed."""

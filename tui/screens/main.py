@@ -281,8 +281,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
 
     def keys_changed(self) -> None:
         """Draw every hint again."""
-        self.view.keymap = self.keymap
-        self.view.redraw_all()
+        self.view.use_keys(self.keymap, self.session.asks)
         self.controls.keymap = self.keymap
         self.controls.repaint()
         self.query_one(TopBar).keymap = self.keymap
