@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shlex
 import sys
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
@@ -53,7 +52,6 @@ class EngineClient:
         self.command = _parts(command)
         self.start_timeout = start_timeout
         self.welcome: Welcome | None = None
-        self.clock_offset_ns = 0  # add to the engine's time stamps to get ours
         # Ours: what it sees of files and memory is what we see.
         self.local = self.command[: len(own_command())] == own_command()
         self._process: asyncio.subprocess.Process | None = None
@@ -157,7 +155,6 @@ class EngineClient:
         assert process.stdin is not None
         assert process.stdout is not None
         frames = wire.FrameReader()
-        asked = time.monotonic_ns()
         with contextlib.suppress(OSError):  # an end at once is told by what follows
             process.stdin.write(wire.encode(Hello(client=f"cutaway {PROTOCOL_VERSION}")))
             await process.stdin.drain()
@@ -178,7 +175,6 @@ class EngineClient:
                 "Install the same version of cutaway on both sides.",
             )
         self.welcome = event
-        self.clock_offset_ns = (asked + time.monotonic_ns()) // 2 - event.clock_ns
         self._events_task = asyncio.create_task(self._read_events(process, frames, payloads[1:]))
         return event
 
