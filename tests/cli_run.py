@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pexpect
 
+from .patience import LONG, PATIENCE
 from .scripted_engine import COMMAND
-from .talking import PATIENCE
 
 ENGINE = shlex.join(COMMAND)
 CUTAWAY = [sys.executable, "-m", "cutaway.tui.cli"]
@@ -22,7 +22,7 @@ def cutaway(*args: str, stdin: bytes | None = None, env: dict[str, str] | None =
     """Run to the end, with nothing on standard input unless it is given."""
     given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
     return subprocess.run(
-        [*CUTAWAY, *args], capture_output=True, timeout=PATIENCE, env={**os.environ, **(env or {})}, **given
+        [*CUTAWAY, *args], capture_output=True, timeout=LONG, env={**os.environ, **(env or {})}, **given
     )
 
 

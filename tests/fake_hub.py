@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 from urllib.parse import unquote, urlparse
 
+from .patience import PATIENCE
+
 COMMIT = "c0ffee" + "0" * 34
 
 
@@ -98,7 +100,7 @@ class FakeHub(BaseHTTPRequestHandler):
             self.wfile.write(content[: len(content) // 2])
             self.wfile.flush()
             self.stall.begun.set()
-            self.stall.over.wait(30)
+            self.stall.over.wait(PATIENCE)
             return
         self.wfile.write(content)
 
@@ -116,4 +118,4 @@ def serve() -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(PATIENCE)

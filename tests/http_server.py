@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .patience import PATIENCE
+
 RECORDED = Path(__file__).parent / "servers"
 
 
@@ -160,7 +162,7 @@ class HttpServer:
         listening = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(listening)), daemon=True)
         self._thread.start()
-        assert listening.wait(10)
+        assert listening.wait(PATIENCE)
         return self
 
     def stop(self) -> None:
@@ -168,7 +170,7 @@ class HttpServer:
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
-            self._thread.join(10)
+            self._thread.join(PATIENCE)
 
     async def _serve(self, listening: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

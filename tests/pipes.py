@@ -12,8 +12,8 @@ from cutaway.engine.protocol import (
     AnyEvent,
 )
 
+from .patience import PATIENCE
 from .scripted_engine import COMMAND
-from .talking import PATIENCE
 
 
 class Pipe:

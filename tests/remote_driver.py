@@ -30,8 +30,8 @@ from cutaway.engine.remote.limits import USUAL, Limits
 from cutaway.engine.remote.serving import RemoteServing
 
 from .http_server import HttpServer, Routes, serving
+from .patience import PATIENCE
 
-PATIENCE = 20.0  # seconds
 E = TypeVar("E")
 
 

@@ -17,8 +17,9 @@ from cutaway.tui.screens.main import MainScreen
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
+from .patience import PATIENCE
+
 TRACES = Path(__file__).parent / "traces"
-PATIENCE = 60.0  # seconds
 AT_REST = 4  # equal frames after which nothing moves any more
 
 SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (160, 48)

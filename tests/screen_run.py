@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from cutaway.engine.client import Engine
 from cutaway.engine.protocol import Load, SamplingSettings
@@ -16,25 +17,18 @@ from cutaway.tui.session import Session
 from cutaway.tui.settings.live import LiveSettings
 from textual.pilot import Pilot
 
+from .patience import PATIENCE
 from .screen_engine import InProcessEngine
 
-PATIENCE = 10.0  # seconds until a test that waits in vain fails
 
+class Shown:
+    """An application under test: what is on its screen, and waiting for that to become what the test wants."""
 
-class Running:
-    """The application under test and what a test does with it."""
-
-    def __init__(self, app: CutawayApp, pilot: Pilot[None], engine: InProcessEngine) -> None:
+    def __init__(self, app: CutawayApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
-        self.engine = engine
         self.session = app.session
         self.patience = PATIENCE
-
-    @property
-    def main(self) -> MainScreen:
-        assert self.app.main is not None
-        return self.app.main
 
     def frame(self) -> list[str]:
         """The screen as lines of text."""
@@ -58,6 +52,22 @@ class Running:
 
     async def shows(self, words: str) -> None:
         await self.until(lambda: words in self.text(), f"{words!r} on the screen")
+
+
+class Running(Shown):
+    """The chat under test and what a test does with it."""
+
+    @property
+    def engine(self) -> InProcessEngine:
+        """For tests that run on one."""
+        engine = self.session.link.engine
+        assert isinstance(engine, InProcessEngine)
+        return engine
+
+    @property
+    def main(self) -> MainScreen:
+        assert self.app.main is not None
+        return self.app.main
 
     async def type(self, text: str) -> None:
         """Put text into the composer as typing does."""
@@ -83,6 +93,34 @@ class Running:
         await self.until(lambda: self.main._next is None, "the paint that is due")
 
 
+R = TypeVar("R", bound=Shown)
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    kind: type[R], app: CutawayApp, size: tuple[int, int] = (80, 24), patience: float = PATIENCE
+) -> AsyncIterator[R]:
+    """The application as it comes up; its engine is ended after."""
+    async with app.run_test(size=size, notifications=True) as pilot:
+        run = kind(app, pilot)
+        run.patience = patience
+        try:
+            yield run
+        finally:
+            await app.end_engine()
+
+
+@contextlib.asynccontextmanager
+async def loaded(
+    app: CutawayApp, size: tuple[int, int] = (80, 24), patience: float = PATIENCE
+) -> AsyncIterator[Running]:
+    """The application with its model loaded and everything painted."""
+    async with shown(Running, app, size, patience) as run:
+        await run.until(lambda: app.session.state.card is not None, "the model")
+        await run.settle()
+        yield run
+
+
 @contextlib.asynccontextmanager
 async def running(
     size: tuple[int, int] = (80, 24),
@@ -91,20 +129,9 @@ async def running(
     state_folder: Path | None = None,
     engine: Engine | None = None,
     patience: float = PATIENCE,
-    loaded: bool = True,
     live: LiveSettings | None = None,
 ) -> AsyncIterator[Running]:
-    """The application with a loaded scripted model; not `loaded`: as it comes up."""
-    engine = engine or InProcessEngine()
-    session = Session(engine, load or Load(model="scripted", pages=2048), settings)
-    app = CutawayApp(session, state_folder, settings=live)
-    async with app.run_test(size=size, notifications=True) as pilot:
-        run = Running(app, pilot, engine)
-        run.patience = patience
-        try:
-            if loaded:
-                await run.until(lambda: session.state.card is not None, "the model")
-            await run.settle()
-            yield run
-        finally:
-            await app.end_engine()
+    """The application with a loaded model: the scripted one in this process, unless another engine is given."""
+    session = Session(engine or InProcessEngine(), load or Load(model="scripted", pages=2048), settings)
+    async with loaded(CutawayApp(session, state_folder, settings=live), size, patience) as run:
+        yield run

@@ -2,8 +2,9 @@
 
 "count 20" counts to 20, "forever" never ends, "recall" lists the messages it was sent, "raw \\x1b[2J" says that text
 with its escapes decoded, "fail", "memory" and "die" go wrong at the third token, "noise" prints in between, anything
-else is repeated. "slowly" in front takes 20 ms a step. The model to load may be "slow", "busy", "missing", "crash" or
-"huge"; any other name loads at once. Tokens are words, and the prompt is read `token_budget` of them a step.
+else is repeated. "slowly" in front takes 20 ms a step. The model to load may be "slow" or "busy", which load until they
+are cancelled, "missing", "crash" or "huge"; any other name loads at once. Tokens are words, and the prompt is read
+`token_budget` of them a step.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def build(
         case "huge":
             raise MemoryError
         case "slow" | "busy":
-            for done in range(100):
-                progress(LoadProgress("weights", done, 100, "tensors"))
+            for done in itertools.count():
+                progress(LoadProgress("weights", min(done, 99), 100, "tensors"))
                 work(0.02) if load.model == "busy" else time.sleep(0.02)
         case _:
             progress(LoadProgress("weights", 1, 1, "tensors", load.model))

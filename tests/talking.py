@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from cutaway.engine.client import Engine, EngineClient
 from cutaway.engine.protocol import AnyEvent, Finished, Load, Message, Ready, SamplingSettings, Step, Submit, TextDelta
 
+from .patience import PATIENCE
 from .scripted_engine import COMMAND
-
-PATIENCE = 20.0  # seconds, on a busy machine
 
 
 def submit(request: str, text: str, **fields: object) -> Submit:

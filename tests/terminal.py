@@ -15,9 +15,9 @@ from pathlib import Path
 import pexpect
 import pyte
 
+from .patience import PATIENCE
 from .scripted_engine import COMMAND
 
-PATIENCE = 30.0  # seconds
 MODES = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
 KEPT_MODES = {1000, 1002, 1003, 1004, 1006, 1015, 1049, 2004}  # that must be off again at the end
 
@@ -52,13 +52,14 @@ class Terminal:
         )
         self.before = termios.tcgetattr(self.child.child_fd)
 
-    def read(self) -> None:
-        """Take what has been written."""
+    def read(self) -> bool:
+        """Take what has been written; False if it was nothing."""
         try:
             data = self.child.read_nonblocking(65536, timeout=0.05)
         except (pexpect.TIMEOUT, pexpect.EOF):
-            return
+            return False
         self.feed(data)
+        return True
 
     def feed(self, data: bytes) -> None:
         """Show bytes that the program has written."""
@@ -93,7 +94,8 @@ class Terminal:
     def ended(self) -> int | None:
         """Wait for the end; returns the exit status, negative for a signal that was not caught."""
         self.until(lambda: not self.child.isalive(), "the end")
-        self.read()
+        while self.read():
+            pass
         self.after = termios.tcgetattr(self.child.child_fd)
         self.child.close()
         return self.child.exitstatus if self.child.exitstatus is not None else -(self.child.signalstatus or 0)

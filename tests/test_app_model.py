@@ -8,6 +8,7 @@ from cutaway.engine.protocol import Load, SamplingSettings
 from cutaway.tui.panels import ForkRequested
 from cutaway.tui.state import RequestState, SampleState
 
+from .patience import LONG
 from .screen_run import Running, running
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
@@ -39,7 +40,7 @@ async def asked_anew(run: Running) -> tuple[RequestState, SampleState]:
 
 async def test_every_control_changes_what_the_engine_does_and_the_panels_show_it() -> None:
     settings = SamplingSettings(temperature=0.0, max_tokens=24)
-    async with running((160, 48), Load(max_lanes=4), settings, engine=EngineClient(), patience=120) as run:
+    async with running((160, 48), Load(max_lanes=4), settings, engine=EngineClient(), patience=LONG) as run:
         await streams_a_reply(run)
         await serves_the_beginning_from_the_prefix_cache_unless_told_not_to(run)
         await computes_every_prefix_again_without_kv_reuse(run)

@@ -33,7 +33,7 @@ from textual.widgets import Input
 from . import tiny_folder
 from .scenes import TRACES
 from .screen_engine import InProcessEngine
-from .screen_run import Running, running
+from .screen_run import Running, running, shown
 from .test_cli_models import put_into_cache
 
 
@@ -166,19 +166,15 @@ async def test_a_model_that_can_not_be_loaded_leaves_the_one_before_and_says_why
 async def test_a_first_model_that_can_not_be_loaded_says_what_to_do_and_another_can_be_chosen() -> None:
     engine = InProcessEngine()
     app = CutawayApp(Session(engine, Load(model="missing")))
-    async with app.run_test(size=(100, 34), notifications=True) as pilot:
-        run = Running(app, pilot, engine)
-        try:
-            await run.shows("✗ There is no model called missing. Try another.")
-            await run.shows("chooses another model")
-            run.main.composer.put("count 2")
-            await pilot.press("enter")  # what is asked meanwhile waits for a model
-            async with picking(run):
-                await pilot.press(*"org/tiny", "enter")
-            await run.until(lambda: run.session.state.card is not None)
-            await run.until(lambda: run.session.conversation.path()[-1].text == "1 2 ")
-        finally:
-            await app.end_engine()
+    async with shown(Running, app, (100, 34)) as run:
+        await run.shows("✗ There is no model called missing. Try another.")
+        await run.shows("chooses another model")
+        run.main.composer.put("count 2")
+        await run.pilot.press("enter")  # what is asked meanwhile waits for a model
+        async with picking(run):
+            await run.pilot.press(*"org/tiny", "enter")
+        await run.until(lambda: run.session.state.card is not None)
+        await run.until(lambda: run.session.conversation.path()[-1].text == "1 2 ")
 
 
 async def test_what_must_be_fetched_or_does_not_fit_is_asked_about_once() -> None:
@@ -232,12 +228,10 @@ def test_what_the_engine_tells_of_its_machine_counts_before_what_is_seen_here() 
 
 async def test_a_recording_loads_nothing_and_says_so() -> None:
     app = CutawayApp(Playback(TRACES / "streamed.trace", speed=None))
-    async with app.run_test(size=(100, 34), notifications=True) as pilot:
-        run = Running(app, pilot, InProcessEngine())
+    async with shown(Running, app, (100, 34)) as run:
         await run.until(lambda: app.session.over)  # pyright: ignore[reportAttributeAccessIssue]
         run.main.use_choice(Choice("", "org/tiny"))
         await run.shows("This is a recording: no model can be loaded.")
-        await app.end_engine()
 
 
 def test_the_picker_as_it_was_looked_at(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +240,7 @@ def test_the_picker_as_it_was_looked_at(snap_compare: Callable[..., bool], monke
     async def open_picker(pilot: object) -> None:
         app = pilot.app  # pyright: ignore[reportAttributeAccessIssue]
         assert isinstance(app, App)
-        run = Running(app, pilot, engine)  # pyright: ignore[reportArgumentType]
+        run = Running(app, pilot)  # pyright: ignore[reportArgumentType]
         await run.until(lambda: run.session.state.card is not None)
         await run.settle()
         await run.pilot.press("ctrl+g")

@@ -85,7 +85,7 @@ async def test_a_change_by_hand_is_taken_over_while_the_chat_is_open(file: Path)
         new = MINE.replace("0.5", "0.25") + '[engine]\npolicy = "static"\nthreads = 3\n[screen]\ntheme = "light"\n'
         await changed_by_hand(run, file, new)
         assert temperature(run) == 0.25
-        assert "T 0.25" in run.text()
+        await run.shows("T 0.25")
         await run.until(lambda: run.session.state.switches.policy == "static")
         assert run.app.theme == "cutaway-light"
         await run.shows("threads: changed, at the next start.")
@@ -322,8 +322,8 @@ lanes = "alt+l"
 async def test_the_readers_keys_act_and_are_shown_everywhere(file: Path) -> None:
     file.write_text(MINE + KEYS)
     async with opened(file) as run:
-        assert "F11 keys · Ctrl+K every action" in run.text()
-        assert " alt+l lanes" in run.text().lower()
+        await run.shows("F11 keys · Ctrl+K every action")
+        await run.until(lambda: " alt+l lanes" in run.text().lower())
         await run.ask("count 2")
         await run.pilot.press("ctrl+r")
         await run.pilot.press("ctrl+g")
@@ -334,7 +334,7 @@ async def test_the_readers_keys_act_and_are_shown_everywhere(file: Path) -> None
         await run.until(lambda: len(run.session.conversation.leaf.text) > 4)
         await run.pilot.press("escape")
         await run.shows("■ stopped after")
-        assert "goes on" not in run.text()
+        await run.until(lambda: "goes on" not in run.text())
         await run.pilot.press("f11")
         await run.until(lambda: isinstance(run.app.screen, KeysScreen))
         assert isinstance(run.app.screen, KeysScreen)

@@ -43,14 +43,14 @@ async def test_te_04_no_size_breaks_the_screen_whatever_is_open(opened: str) -> 
             await run.settle()
             run.text()
             if opened == "nothing" and size == (20, 5):
-                assert "too small: 20x5" in run.text()
+                await run.shows("too small: 20x5")
         await run.pilot.press("escape", "escape")
         while run.app.screen is not run.main:
             await run.pilot.press("escape")
         run.main.action_show_chat()
         await run.settle()
-        assert "• two" in run.text()
-        assert "✓ end" in run.text()
+        await run.shows("• two")
+        await run.shows("✓ end")
 
 
 @given(st.integers(1, 400), st.integers(-3, 200), st.sampled_from(("", *PANELS)))

@@ -18,7 +18,7 @@ from cutaway.tui.store.chats import ChatStore
 
 from .cli_run import ENGINE, terminal
 from .screen_engine import InProcessEngine
-from .screen_run import Running
+from .screen_run import Running, loaded
 from .test_store_troubles import _Filling, _into
 
 
@@ -27,17 +27,10 @@ async def kept(
     store: ChatStore | MemoryStore, conversation: Conversation | None = None, size: tuple[int, int] = (100, 30)
 ) -> AsyncIterator[Running]:
     """The application on this store."""
-    engine = InProcessEngine()
-    session = Session(engine, Load(model="scripted", pages=2048), store=store, conversation=conversation)
-    app = CutawayApp(session)
-    async with app.run_test(size=size, notifications=True) as pilot:
-        run = Running(app, pilot, engine)
-        try:
-            await run.until(lambda: session.state.card is not None, "the model")
-            await run.settle()
-            yield run
-        finally:
-            await app.end_engine()
+    load = Load(model="scripted", pages=2048)
+    session = Session(InProcessEngine(), load, store=store, conversation=conversation)
+    async with loaded(CutawayApp(session), size) as run:
+        yield run
 
 
 @pytest.fixture

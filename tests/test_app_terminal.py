@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from .patience import PATIENCE
 from .scripted_engine import COMMAND
 from .terminal import Terminal
 
@@ -108,7 +109,7 @@ def test_te_11_a_signal_leaves_the_terminal_as_found_and_no_engine_behind(
     os.kill(terminal.child.pid, number)
     assert terminal.ended() == 128 + number
     terminal.assert_left_as_found()
-    psutil.wait_procs(engines, timeout=10)
+    psutil.wait_procs(engines, timeout=PATIENCE)
     assert not [engine for engine in engines if engine.is_running() and engine.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -138,7 +139,7 @@ def test_te_11_a_terminal_that_is_closed_takes_program_and_engine_with_it(opened
     program = psutil.Process(terminal.child.pid)
     everything = [program, *program.children(recursive=True)]
     terminal.child.ptyproc.fileobj.close()
-    _, alive = psutil.wait_procs(everything, timeout=15)
+    _, alive = psutil.wait_procs(everything, timeout=PATIENCE)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -155,7 +156,7 @@ def test_te_06_piped_input_is_answered_in_plain_text_and_never_hangs(given: byte
         "--model",
         "scripted",
     ]
-    done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout
     assert done.stdout.startswith(b"1 2 3" if given else b"")
@@ -177,7 +178,7 @@ def test_a_terminal_that_goes_away_ends_the_program_though_nobody_passes_the_sig
         while b"Ctrl+J" not in written:
             written += os.read(leader, 65536)
         os.close(leader)
-        assert child.wait(timeout=30) == 128 + signal.SIGHUP
+        assert child.wait(timeout=PATIENCE) == 128 + signal.SIGHUP
     finally:
         child.kill()
         child.wait()

@@ -22,6 +22,7 @@ from cutaway.engine.runner import PagedRunner
 from safetensors.torch import load_file, save_file
 
 from . import tiny_folder
+from .patience import LONG
 
 pytestmark = pytest.mark.skipif(kernels.load() is None, reason=f"no kernels here: {kernels.problem()}")
 
@@ -175,8 +176,8 @@ for _ in range(2):
     build(Load(pages=16, page_size=16), lambda event: None, lambda progress: None, lambda: False)
     print("transformers" in sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
-    second = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=LONG)
+    second = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=LONG)
     assert second.stdout.split() == ["False", "False"]
 
 

@@ -11,7 +11,7 @@ import pexpect
 import pytest
 
 from .cli_run import CUTAWAY, ENGINE, ask, cutaway, terminal
-from .talking import PATIENCE
+from .patience import PATIENCE
 
 # -------------------------------------------------------------------------------------------------- the question
 

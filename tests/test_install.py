@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from .patience import LONG
 from .scenes import TRACES
-from .talking import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("engine", "tui", "themes")
@@ -25,9 +25,7 @@ LEFT_OUT = ("__pycache__",)
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        list(map(str, command)), cwd=cwd, env=env, capture_output=True, timeout=5 * PATIENCE, check=False
-    )
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, timeout=LONG, check=False)
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
     return done.stdout.decode()
 

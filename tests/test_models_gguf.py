@@ -26,6 +26,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from . import tiny_gguf
+from .patience import PATIENCE
 
 Kind = gguf.GGMLQuantizationType
 
@@ -334,7 +335,7 @@ def test_two_programs_that_convert_at_once_both_get_the_model(tiny: Path, cache:
     running = [
         subprocess.Popen([sys.executable, "-c", code, str(tiny)], stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]
-    answers = {process.communicate(timeout=60)[0] for process in running}
+    answers = {process.communicate(timeout=PATIENCE)[0] for process in running}
     assert [process.returncode for process in running] == [0, 0, 0]
     assert len(answers) == 1
     folder = Path(answers.pop().strip())
@@ -392,4 +393,4 @@ def test_no_torch_is_imported_by_finding_and_converting(tiny: Path) -> None:
         "catalogue.list_cached(); catalogue.path(sys.argv[1]); "
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code, str(tiny)], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code, str(tiny)], timeout=PATIENCE).returncode == 0

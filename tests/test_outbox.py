@@ -29,6 +29,8 @@ from cutaway.engine.protocol import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from .patience import PATIENCE
+
 CANDIDATE = Candidate(1, "a", b"a", 0.0, -0.5, 0.5, 0.5)
 
 
@@ -211,7 +213,7 @@ def test_take_waits_for_an_event_and_close_ends_the_wait():
     outbox.put(Failed("a"))
     outbox.put(Failed("b"))
     outbox.close()
-    reader.join(5)
+    reader.join(PATIENCE)
     assert not reader.is_alive()
     assert seen == [Failed("a"), Failed("b")]
     outbox.put(Failed("c"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import threading
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from cutaway.engine.client import EngineClient, own_command
 from cutaway.engine.protocol import Load, SamplingSettings
+from cutaway.tui.app import CutawayApp
+from cutaway.tui.session import Session
 
 from .http_server import DONE, body, end, piece, serving, simple, stream, vllm
-from .screen_run import running
+from .screen_run import Running, running, shown
 from .scripted_engine import COMMAND
-from .talking import PATIENCE
 
 LIMITED = SamplingSettings(max_tokens=16)
 
@@ -26,7 +28,7 @@ def remote(url: str) -> EngineClient:
 
 async def test_the_screen_shows_what_a_server_tells_and_says_what_it_does_not_tell():
     with serving(vllm()) as server:
-        async with running((160, 48), Load(), LIMITED, engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((160, 48), Load(), LIMITED, engine=remote(server.url)) as run:
             await run.ask("What is the capital of France?")
             await run.shows("L'Étoile, la Marseillaise, la femme,")
             for words in (
@@ -48,7 +50,7 @@ async def test_the_screen_shows_what_a_server_tells_and_says_what_it_does_not_te
 
 async def test_a_servers_totals_are_asked_for_only_while_a_panel_shows_them():
     with serving(vllm()) as server:
-        async with running((80, 24), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((80, 24), Load(), engine=remote(server.url)) as run:
             before = [request.path for request in server.requests].count("/metrics")
             run.main._ask_totals()
             await run.ask("hi")
@@ -60,7 +62,7 @@ async def test_a_servers_totals_are_asked_for_only_while_a_panel_shows_them():
 
 async def test_oa_11_panels_say_when_log_probabilities_are_not_given():
     with serving(simple(stream(piece("hi"), piece(" you"), end(), DONE))) as server:
-        async with running((120, 40), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((120, 40), Load(), engine=remote(server.url)) as run:
             await run.ask("hello")
             await run.shows("hi you")
             await run.shows("not given by this server")
@@ -70,9 +72,9 @@ async def test_oa_11_panels_say_when_log_probabilities_are_not_given():
 async def test_oa_13_the_time_waited_is_shown_and_escape_works_at_once():
     gate = threading.Event()
     with serving(simple(stream(piece("x"), end(), DONE, gate=gate))) as server:
-        async with running((80, 24), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((80, 24), Load(), engine=remote(server.url)) as run:
             await run.ask("hello", wait=False)
-            await run.shows("waiting for the server 1 s")
+            await run.until(lambda: re.search(r"waiting for the server \d+ s", run.text()), "the wait")
             await run.pilot.press("escape")
             await run.shows("stopped after")
             gate.set()
@@ -80,7 +82,7 @@ async def test_oa_13_the_time_waited_is_shown_and_escape_works_at_once():
 
 async def test_oa_07_a_cut_reply_keeps_its_text_and_offers_to_try_again():
     with serving(simple(stream(piece("Par"), cut=True))) as server:
-        async with running((100, 24), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((100, 24), Load(), engine=remote(server.url)) as run:
             await run.ask("hello")
             await run.shows("Par")
             await run.shows("the connection was cut in the middle of the reply")
@@ -90,7 +92,7 @@ async def test_oa_07_a_cut_reply_keeps_its_text_and_offers_to_try_again():
 async def test_oa_08_the_screen_comes_up_without_a_server_and_goes_on_when_it_is_there():
     with serving(simple(stream(piece("here"), end(), DONE))) as server:
         server.stop()
-        async with running((100, 24), Load(), engine=remote(server.url), patience=PATIENCE, loaded=False) as run:
+        async with shown(Running, CutawayApp(Session(remote(server.url), Load())), (100, 24)) as run:
             await run.shows("No server answers at")
             run.main.composer.focus()
             run.main.composer.put("a question that waits")
@@ -102,7 +104,7 @@ async def test_oa_08_the_screen_comes_up_without_a_server_and_goes_on_when_it_is
 
 async def test_oa_08_a_server_lost_on_sending_fails_the_reply_keeps_the_chat_and_is_found_again():
     with serving(simple(stream(piece("here"), end(), DONE))) as server:
-        async with running((110, 30), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((110, 30), Load(), engine=remote(server.url)) as run:
             await run.ask("first")
             server.stop()
             await run.ask("second")
@@ -117,7 +119,7 @@ async def test_oa_08_a_server_lost_on_sending_fails_the_reply_keeps_the_chat_and
 
 async def test_oa_08_a_server_lost_while_idle_is_told_where_its_totals_are_looked_at():
     with serving(vllm()) as server:
-        async with running((120, 40), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((120, 40), Load(), engine=remote(server.url)) as run:
             await run.shows("running")
             server.stop()
             await run.shows("No server answers at")
@@ -128,7 +130,7 @@ async def test_oa_08_a_server_lost_while_idle_is_told_where_its_totals_are_looke
 
 async def test_the_server_is_described_before_the_first_question():
     with serving(vllm()) as server:
-        async with running((120, 40), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((120, 40), Load(), engine=remote(server.url)) as run:
             await run.shows("/chat/completions, /tokenize, /metrics")
             await run.shows("does not tell in which chunks")
             await run.outside("b")
@@ -139,7 +141,7 @@ async def test_the_reply_streams_as_it_comes():
     gate = threading.Event()
     parts = [part + b"\n\n" for part in body("vllm-0.32", "chat_stream_logprobs").split(b"\n\n") if part]
     with serving(vllm(stream(*parts, gate=gate, gated=4))) as server:
-        async with running((120, 40), Load(), engine=remote(server.url), patience=PATIENCE) as run:
+        async with running((120, 40), Load(), engine=remote(server.url)) as run:
             await run.ask("hello", wait=False)
             await run.shows("L'É")
             gate.set()
@@ -162,7 +164,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def test_an_engine_behind_ssh_answers_and_a_lost_connection_keeps_the_chat(ssh: str):
     engine = EngineClient(ssh)
-    async with running((100, 30), Load(), engine=engine, patience=PATIENCE) as run:
+    async with running((100, 30), Load(), engine=engine) as run:
         await run.ask("count 3")
         await run.shows("1 2 3")
         await run.ask("slowly forever", wait=False)

@@ -26,7 +26,7 @@ from cutaway.tui.session import Session
 
 from .hand_events import MS, prompt_tokens
 from .screen_engine import InProcessEngine
-from .screen_run import Running, running
+from .screen_run import loaded, running
 
 TOKEN_NS = 100 * MS
 
@@ -36,7 +36,7 @@ async def test_fr_01_a_key_that_is_shown_stops_a_reply_and_the_chat_goes_on(key:
     async with running() as run:
         await run.ask("slowly forever", wait=False)
         await run.until(lambda: len(run.session.conversation.leaf.text) > 4, "some tokens")
-        assert "Esc stops" in run.text()
+        await run.shows("Esc stops")
         await run.pilot.press(key)
         await run.shows("■ stopped after")
         assert isinstance(run.engine.last(Abort), Abort)
@@ -99,18 +99,11 @@ async def test_fr_04_speed_and_context_are_in_view_and_the_limit_is_said_before_
     clock = Clock()
     engine = SlowEngine(clock, prompt)
     session = Session(engine, Load(model="scripted", window=512, pages=256), now_ns=lambda: clock.now)
-    app = CutawayApp(session)
-    async with app.run_test(size=(160, 48), notifications=True) as pilot:
-        run = Running(app, pilot, engine)
-        try:
-            await run.until(lambda: session.state.card is not None, "the model")
-            await run.ask("hi")
-            top = run.frame()[0]
-            assert f"prompt {prompt / 0.5:.0f} tok/s  ○ 10.0 tok/s" in top  # reading and writing, apart
-            assert top.rstrip().endswith(context)
-            assert ("78% of the window is full." in run.text()) == near
-        finally:
-            await app.end_engine()
+    async with loaded(CutawayApp(session), (160, 48)) as run:
+        await run.ask("hi")
+        rates = f"prompt {prompt / 0.5:.0f} tok/s  ○ 10.0 tok/s"  # reading and writing, apart
+        await run.until(lambda: rates in run.frame()[0] and run.frame()[0].rstrip().endswith(context))
+        assert ("78% of the window is full." in run.text()) == near
 
 
 SECOND = "second\n\n\tblock, which is long enough to be wrapped by any screen of eighty columns there is"

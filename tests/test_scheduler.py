@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from cutaway.engine.pages import IntegrityError, PagePool
-from cutaway.engine.plan import PageCopy
+from cutaway.engine.plan import PageCopy, StepPlan
 from cutaway.engine.scheduler import Scheduler
 from cutaway.engine.sequence import Sequence, Status
 
+from .counting import calls
 from .simulated_engine import SimulatedEngine, contents, next_token, prompt, reason_of, reply, step_until, work_of
 
 # --------------------------------------------------------------------------------------------------------------- budget
@@ -235,20 +234,25 @@ def test_check_finds_every_kind_of_damage(damage):
         engine.scheduler.check()
 
 
-def test_planning_a_step_of_16_decodes_takes_well_under_a_third_of_a_millisecond():
+def test_planning_a_step_of_16_decodes_stays_cheap_however_long_the_replies_and_the_queue_are():
     scheduler = Scheduler(PagePool(100_000, 16))
     for number in range(200):
         scheduler.add(Sequence(f"r{number}", 0, prompt(30, number), 30, 1000))
-    fastest = 1.0
+    cost = []
     for _ in range(150):
-        began = time.perf_counter()
-        plan = scheduler.schedule()
-        assert plan is not None
-        scheduler.commit(plan)
-        took = time.perf_counter() - began
+        planned: list[StepPlan] = []
+
+        def plan_one(planned: list[StepPlan] = planned) -> None:
+            plan = scheduler.schedule()
+            assert plan is not None
+            scheduler.commit(plan)
+            planned.append(plan)
+
+        counted = calls(plan_one)
+        [plan] = planned
         if all(work.phase == "decode" for work in plan.work):
             assert len(plan.work) == 16
-            fastest = min(fastest, took)
+            cost.append(counted)
         for work in plan.work:
             work.sequence.tokens.append(next_token(contents(work.sequence.tokens)[-1]))
-    assert fastest < 0.3e-3
+    assert max(cost) < 800, cost  # 0.1 ms on a machine of 2024

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from .screen_engine import InProcessEngine
-from .screen_run import Running
+from .screen_run import Running, loaded, shown
 
 SIZE = (160, 48)
 TIMED = ("timeline", "lifecycle")  # show when things were received and painted, to the tenth of a millisecond
@@ -54,61 +54,47 @@ def drawn(run: Running) -> dict[str, list[str]]:
 
 
 async def test_a_trace_saved_from_the_screen_replays_to_the_same_panels_and_the_same_chats() -> None:
-    engine = InProcessEngine()
-    app = CutawayApp(Session(engine, Load(model="scripted", pages=64), remember=True))
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        run = Running(app, pilot, engine)
-        try:
-            await run.until(lambda: app.session.state.card is not None)
-            await run.ask("count 5")
-            await run.ask("why is the sky blue?")
-            app.session.send(Configure(policy="static"))
-            await run.main.run_action("traffic")
-            await run.until(lambda: not app.session.traffic)
-            await run.main.run_action("new_chat")
-            await run.ask("recall")
-            await run.main.run_action("regenerate")
-            await run.until(lambda: not app.session.generating)
-            run.main.use_choice(Choice("", "org/other"))
-            await run.until(lambda: app.session.state.card is not None and app.session.state.card.name == "org/other")
-            await run.ask("count 2")
-            await run.settle()
-            await run.main.run_action("save_trace")
-            await run.until(lambda: "replay" in run.text())  # a long path breaks the sentence anywhere
-            (file,) = (places.state() / "traces").iterdir()
-            state, panels = told(app.session.state), drawn(run)
-            chats = [[node.text for node in chat.path()] for chat in app.session.store.all()]
-        finally:
-            await app.end_engine()
-    app = CutawayApp(Playback(file, speed=None))
-    async with app.run_test(size=SIZE) as pilot:
-        run = Running(app, pilot, engine)
-        try:
-            await run.until(lambda: app.session.over)  # pyright: ignore[reportAttributeAccessIssue]
-            await run.settle()
-            assert told(app.session.state) == state
-            assert [[node.text for node in chat.path()] for chat in app.session.store.all()] == chats
-            assert drawn(run) == panels
-        finally:
-            await app.end_engine()
+    session = Session(InProcessEngine(), Load(model="scripted", pages=64), remember=True)
+    async with loaded(CutawayApp(session), SIZE) as run:
+        await run.ask("count 5")
+        await run.ask("why is the sky blue?")
+        session.send(Configure(policy="static"))
+        await run.main.run_action("traffic")
+        await run.until(lambda: not session.traffic)
+        await run.main.run_action("new_chat")
+        await run.ask("recall")
+        await run.main.run_action("regenerate")
+        await run.until(lambda: not session.generating)
+        run.main.use_choice(Choice("", "org/other"))
+        await run.until(lambda: session.state.card is not None and session.state.card.name == "org/other")
+        await run.ask("count 2")
+        await run.settle()
+        await run.main.run_action("save_trace")
+        await run.until(lambda: "replay" in run.text())  # a long path breaks the sentence anywhere
+        (file,) = (places.state() / "traces").iterdir()
+        state, panels = told(session.state), drawn(run)
+        chats = [[node.text for node in chat.path()] for chat in session.store.all()]
+    replayed = Playback(file, speed=None)
+    async with shown(Running, CutawayApp(replayed), SIZE) as run:
+        await run.until(lambda: replayed.over)
+        await run.settle()
+        assert told(replayed.state) == state
+        assert [[node.text for node in chat.path()] for chat in replayed.store.all()] == chats
+        assert drawn(run) == panels
 
 
 async def test_a_recording_is_not_saved_again_and_a_full_disk_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = InProcessEngine()
-    app = CutawayApp(Session(engine, Load(model="scripted"), remember=True))
-    async with app.run_test(size=(100, 34), notifications=True) as pilot:
-        run = Running(app, pilot, engine)
-        await run.until(lambda: app.session.state.card is not None)
+    session = Session(InProcessEngine(), Load(model="scripted"), remember=True)
+    async with loaded(CutawayApp(session), (100, 34)) as run:
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("CUTAWAY_STATE_DIR", str(tmp_path / "file"))
         await run.main.run_action("save_trace")
         await run.shows("Not saved:")
-        app.session.trace = None
+        session.trace = None
         await run.main.run_action("save_trace")
         await run.shows("is not being remembered")
-        await app.end_engine()
 
 
 @given(st.lists(st.text(max_size=20), max_size=30), st.integers(0, 5))

@@ -19,6 +19,8 @@ from cutaway.tui.store.records import Chat, ChatRecord, MessageRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .patience import PATIENCE
+
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 SIZES = st.integers(0, 2**40)
 
@@ -85,12 +87,12 @@ def test_a_key_is_kept_where_it_is_free_and_changed_where_it_is_taken(tmp_path: 
     conversation = store.create()
     conversation.add("user", "hello")
     store.save(conversation)
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     exported = export.to_json([_loaded(store, conversation.key)])
     assert imports.bring_in(store, exported) == imports.Imported((), known=1)  # nothing was said since
     conversation.add("user", "and more")
     store.save(conversation)
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     (again,) = imports.bring_in(store, exported).keys
     assert again != conversation.key
     assert len(store.listed()) == 2
@@ -151,7 +153,7 @@ def _branched(store: ChatStore) -> Conversation:
     conversation.add("assistant", "a1 to the edited")
     conversation.show(question)
     store.save(conversation)
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     return conversation
 
 
@@ -250,7 +252,7 @@ def test_chatgpt_s_zip_file_is_read_and_the_same_chats_are_not_taken_twice(tmp_p
     assert conversation is not None
     conversation.add("user", "go on")
     store.save(conversation)
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     assert imports.bring_in(store, packed.getvalue()).known == 1  # it still knows where the chat is from
     store.end()
 

@@ -18,6 +18,7 @@ from cutaway.tui.store.database import Changes, Database
 from cutaway.tui.store.errors import StoreError, reason
 from cutaway.tui.store.pages import rows
 
+from .patience import PATIENCE
 from .test_store import chat
 
 
@@ -28,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 def until(condition: Callable[[], object]) -> None:
     """Let the writer's thread come to it."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -71,7 +72,7 @@ def test_pe_02_a_full_disk_is_said_while_it_lasts_and_everything_is_written_when
     for number in range(6):
         conversation.add("user", f"message {number}")
         store.save(conversation)
-        store._writer.flush(5)
+        store._writer.flush(PATIENCE)
     assert store.trouble == "disk full"
     until(lambda: filling.writes > 8)  # it keeps trying, and the mark stays
     assert store.trouble == "disk full"
@@ -88,11 +89,11 @@ def test_pe_02_a_full_disk_is_said_while_it_lasts_and_everything_is_written_when
 def test_pe_02_the_end_tells_what_was_not_saved(file: Path, filling: type[_Filling]) -> None:
     store = ChatStore(file, _into(filling))
     conversation = chat(store, "one", "two")
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     for text in ("three", "four", "five"):
         conversation.add("user", text)
         store.save(conversation)
-        store._writer.flush(5)
+        store._writer.flush(PATIENCE)
     assert store.end() == "2 messages of one chat could not be saved: disk full."
 
 
@@ -110,7 +111,7 @@ def test_pe_02_sqlite_s_own_full_disk_is_recognised_and_survived(file: Path, mon
     conversation = store.create()
     conversation.add("user", "small")
     store.save(conversation)
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     assert store.trouble == ""
     conversation.add("user", "x" * 500_000)
     store.save(conversation)
@@ -230,7 +231,7 @@ def test_pe_04_damage_met_while_running_is_said_and_rescued_at_the_next_start(fi
 def test_pe_04_what_is_only_in_the_log_is_recovered_too(file: Path, tmp_path: Path) -> None:
     store = ChatStore(file)
     conversation = chat(store, "in the log", "only")
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     copy = tmp_path / "copy" / "chats.db"
     copy.parent.mkdir()
     for end in ("", "-wal"):
@@ -243,12 +244,12 @@ def test_pe_04_what_is_only_in_the_log_is_recovered_too(file: Path, tmp_path: Pa
 def test_a_store_replaced_under_a_running_program_gets_its_chats_again(file: Path) -> None:
     store = ChatStore(file)
     conversation = chat(store, "first", "reply")
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     for path in file.parent.glob("chats.db*"):
         path.unlink()
     conversation.add("user", "second")
     store.save(conversation)
-    store._writer.flush(5)
+    store._writer.flush(PATIENCE)
     conversation.add("assistant", "third")
     store.save(conversation)
     assert _texts(store, conversation.key) == ["first", "reply", "second", "third"]

@@ -24,9 +24,8 @@ from cutaway.tui.switching import SwitchingEngine
 from textual.widgets import Input
 
 from .http_server import DONE, HttpServer, Routes, end, piece, plain, serving, simple, stream
-from .screen_run import Running
+from .screen_run import Running, loaded
 from .scripted_engine import COMMAND
-from .talking import PATIENCE
 
 SECRET = "sk-cutaway-secret-0123456789"
 NO_FLAGS = Layers(SettingsFile(Path("settings.toml")))
@@ -41,7 +40,7 @@ def answers(words: str, *models: str) -> Routes:
 
 @contextlib.asynccontextmanager
 async def program(
-    folder: Path, given: Layers = NO_FLAGS, size: tuple[int, int] = (80, 24), chat: str = "", loaded: bool = True
+    folder: Path, given: Layers = NO_FLAGS, size: tuple[int, int] = (80, 24), chat: str = ""
 ) -> AsyncIterator[Running]:
     """The program as its command starts it, with a scripted engine for this machine's."""
     flags = EngineFlags(Load(model="scripted", pages=2048), Configure(inspect=True), None, None, False)
@@ -56,18 +55,11 @@ async def program(
         engine, start.load if start else flags.load, None, store, "", flags.configure,
         conversation=conversation, remember=True, sources=sources,
     )  # fmt: skip
-    app = CutawayApp(session, folder)
-    async with app.run_test(size=size, notifications=True) as pilot:
-        run = Running(app, pilot, None)  # pyright: ignore[reportArgumentType] - no test here asks the engine itself
-        run.patience = PATIENCE
-        try:
-            if loaded:
-                await run.until(lambda: session.state.card is not None, "the model")
-            await run.settle()
+    try:
+        async with loaded(CutawayApp(session, folder), size) as run:
             yield run
-        finally:
-            await app.end_engine()
-            assert not store.end()
+    finally:
+        assert not store.end()
 
 
 @pytest.fixture
@@ -234,8 +226,8 @@ async def test_fr_02_the_picker_lists_local_models_servers_and_the_models_of_the
         specs = [entry.spec for entry in run.app.screen.shown]
         assert specs[:4] == ["m", "n", "one", "two"]
         assert DEFAULT_MODEL in specs
-        assert "● m" in run.text()
-        assert "⇄ two" in run.text()
+        await run.shows("● m")
+        await run.shows("⇄ two")
 
 
 def test_the_default_model_is_known_by_its_name():

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from cutaway.tui.session import Session
 from cutaway.tui.tour.app import TourApp, make_screen
 from cutaway.tui.tour.recorded import recorded_session
 from cutaway.tui.tour.screen import TourScreen
-from textual.pilot import Pilot
 
-PATIENCE = 20.0  # seconds until a test that waits in vain fails
+from .screen_run import Shown, shown
 
 
-class TourRun:
+class TourRun(Shown):
     """The tour under test."""
 
-    def __init__(self, app: TourApp, pilot: Pilot[None], screen: TourScreen) -> None:
-        self.app = app
-        self.pilot = pilot
-        self.screen = screen
-
-    def text(self) -> str:
-        """What is on the terminal."""
-        return "\n".join(strip.text for strip in self.app.screen._compositor.render_strips())
-
-    async def until(self, condition: Callable[[], object], why: str = "") -> None:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            await asyncio.sleep(0.005)
-            if condition():
-                return
-        raise AssertionError(f"waited in vain for {why or condition}; the screen shows:\n{self.text()}")
-
-    async def shows(self, words: str) -> None:
-        await self.until(lambda: words in self.text(), f"{words!r} on the screen")
+    @property
+    def screen(self) -> TourScreen:
+        assert isinstance(self.app, TourApp)
+        return self.app.tour_screen
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await self.settle()
 
     async def run(self, setting: str) -> None:
         """Run the chapter with the setting that is chosen, until its outcome is there."""
@@ -52,6 +34,11 @@ class TourRun:
             lambda: self.screen.tour.mark.outcomes.get(setting) is not before and not self.screen.stage.running,
             f"the outcome of {setting}",
         )
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything that is due be painted."""
+        await self.until(lambda: self.screen._next is None or self.screen.stage.running, "the paint that is due")
         await self.pilot.pause()
 
 
@@ -66,12 +53,7 @@ async def touring(
     """The tour, with a model behind it."""
     session = session or recorded_session(speed)
     screen, _ = make_screen(session, state_folder, **how)  # pyright: ignore[reportArgumentType]
-    app = TourApp(session, screen)
-    async with app.run_test(size=size, notifications=True) as pilot:
-        run = TourRun(app, pilot, screen)
-        try:
-            await run.until(lambda: screen._card is not None, "a model")
-            await pilot.pause()
-            yield run
-        finally:
-            await app.end_engine()
+    async with shown(TourRun, TourApp(session, screen), size) as run:
+        await run.until(lambda: screen._card is not None, "a model")
+        await run.settle()
+        yield run

@@ -14,7 +14,8 @@ from cutaway.tui.tour.recorded import recorded_session
 from cutaway.tui.tour.screen import TourScreen
 from textual.pilot import Pilot
 
-from .scenes import AT_REST, PATIENCE, _until
+from .patience import PATIENCE
+from .scenes import AT_REST, _until
 
 
 @dataclasses.dataclass(frozen=True)
