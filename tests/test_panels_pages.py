@@ -27,7 +27,7 @@ async def test_the_totals_are_the_pools():
     async with hosted(PagesPanel, state, size=(100, 20)) as (app, _):
         text = "\n".join(app.rows())
         assert "4 used · 1 shared · 1 cached · 59 free" in app.borders()
-    assert "4.0 KiB of 64.0 KiB · hit rate 25.0% (4 of 16 tokens) · 1 evicted" in text
+    assert "4.0 KiB of 64.0 KiB · hit rate 25.0% · 4 of 16 tokens hit · 1 evicted" in text
 
 
 async def test_an_evicted_and_a_copied_page_flash_and_then_calm_down():

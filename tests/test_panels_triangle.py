@@ -93,8 +93,9 @@ async def test_a_narrow_panel_has_its_facts_below():
     async with hosted(TrianglePanel, state, selection, (46, 20)) as (app, _):
         rows = app.rows()
     assert rows[9] == "   " + "▒▒" * 4 + "▓▓" * 6
-    assert rows[10] == "computed 6 of 10 positions · spared 4 …"
-    assert rows[11].startswith("█▓ computed")
+    assert rows[10] == "computed 6 of 10 positions · spared 4"
+    assert rows[11].startswith("16 ms in the model · 375 tok/s")
+    assert rows[12].startswith("█▓ computed")
 
 
 async def test_a_long_prompt_is_scaled_to_the_panel():

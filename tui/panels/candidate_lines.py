@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...engine.distribution import Derived
 from ...engine.protocol import Candidate, Cut, Sampled, SamplingSettings
 from .glyphs import bar
-from .line import Line, joined
+from .line import Line, spread
 from .token_text import quoted
 from .units import percent
 
@@ -20,6 +20,16 @@ CUTS: dict[Cut, str] = {
     "top_p": "cut by top-p",
     "greedy": "greedy takes the top",
 }
+ALL_FACTS = 72  # cells that the facts of a token seldom need more of
+# For where there is no room for a column: behind the bar.
+SHORT: dict[Cut, str] = {
+    "": "",
+    "banned": "banned",
+    "min_p": "min-p",
+    "top_k": "top-k",
+    "top_p": "top-p",
+    "greedy": "greedy",
+}
 
 
 class Columns:
@@ -29,7 +39,7 @@ class Columns:
         self.token = max(4, min(20, width // 4))
         self.now = 7 if width >= 16 else 0
         self.plain = 9 if width >= 36 else 0
-        self.logit = 8 if width >= 52 else 0
+        self.logit = 8 if width >= 48 else 0
         self.cut = 16 if width >= 64 else 0
         self.bar = max(0, width - 2 - self.token - 1 - self.now - self.plain - self.logit - self.cut - 1)
 
@@ -90,7 +100,11 @@ def candidate_line(
     line = Line("▸ " if drawn else "✂ " if cut else "  ", style)
     line.fit(quoted(candidate.piece, candidate.bytes), columns.token, style).add(" ")
     share = derived.middle if derived else candidate.tempered if cut else candidate.prob
-    line.fit(bar(share, columns.bar), columns.bar, "dim" if cut else "user")
+    shown = bar(share, columns.bar)
+    if cut and not columns.cut and columns.bar >= 9:
+        cutter = SHORT[candidate.cut]
+        shown = f"{shown.rstrip()[: columns.bar - len(cutter) - 1]} {cutter}"
+    line.fit(shown, columns.bar, "dim" if cut else "user")
     now = percent(candidate.prob) if derived is None else between(derived)
     line.fit(now, columns.now, style, right=True)
     if told and derived is None:
@@ -105,12 +119,16 @@ def candidate_line(
     return line
 
 
-def facts_line(token: Sampled, position: int, width: int) -> Line:
-    """What was drawn, from how much uncertainty, and with which random number."""
+def facts_lines(token: Sampled, position: int, width: int, roomy: bool) -> list[Line]:
+    """What was drawn, from how much uncertainty, and with which random number.
+
+    One row, or two of a narrow panel that is `roomy`: as many for every token, or the rows below would jump.
+    """
+    rows = 2 if roomy and width < ALL_FACTS else 1
     parts = [f"#{position} {quoted(token.piece, token.bytes, 16)}"]
     if token.told:
         parts += [] if token.logprob is None else [f"ln p {token.logprob:.3f} told"]
-        return joined([*parts, *([f"rank {token.rank}"] if token.rank else [])], width)
+        return _padded(spread([*parts, *([f"rank {token.rank}"] if token.rank else [])], width, rows), rows)
     parts.append(f"H {token.entropy:.2f} nats" + ("" if token.forced else f" ▸ {token.entropy_after:.2f} drawn from"))
     if token.rank:
         parts.append(f"rank {token.rank}")
@@ -118,7 +136,11 @@ def facts_line(token: Sampled, position: int, width: int) -> Line:
         parts.append(f"draw {token.draw:.3f}")
     else:
         parts.append("forced" if token.forced else "greedy")
-    return joined(parts, width)
+    return _padded(spread(parts, width, rows), rows)
+
+
+def _padded(lines: list[Line], rows: int) -> list[Line]:
+    return lines + [Line()] * (rows - len(lines))
 
 
 def cumulative_line(candidates: Sequence[Candidate], draw: float, width: int) -> Line:

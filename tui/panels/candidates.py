@@ -12,7 +12,7 @@ from ...engine.protocol import PromptToken, Sampled, SamplingSettings
 from .candidate_lines import (
     candidate_line,
     cumulative_line,
-    facts_line,
+    facts_lines,
     filter_line,
     header_line,
     same_token,
@@ -79,7 +79,8 @@ class CandidatesPanel(Panel):
         candidates = token.candidates
         derived = self._derived(token, settings)
         room = max(1, height - 1)
-        rows = [facts_line(token, found.position, width)] if height >= 3 else []
+        spare = height - len(candidates) - 4  # beside the header, the draw and the filters
+        rows = facts_lines(token, found.position, width, spare >= 1) if height >= 3 else []
         if height >= 5:
             rows.append(header_line(width, self.what_if, token.told))
         self._top = len(rows)

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from ...engine.protocol import Phase, Wait
 from ..state import FinishRecord, IterationRecord, LaneCell
 from .glyphs import shade
-from .line import Line, joined, wrap
+from .line import Line, spread, wrap
 from .panel import Panel
 from .server_totals import load_rows
 from .units import count, duration, percent
@@ -169,7 +169,9 @@ class LanesPanel(Panel):
         return rows
 
     def pinned(self, width: int, height: int) -> list[Line]:
-        return [joined(LEGEND, width, "dim", "  ")] if height >= self._lane_rows + 3 else []
+        if height < self._lane_rows + 3:
+            return []
+        return spread(LEGEND, width, 2 if height >= len(self._lines) + 2 else 1, "dim", "  ")
 
     def titles(self) -> tuple[str, str]:
         history = self.state.lanes

@@ -83,6 +83,19 @@ def joined(parts: Iterable[str], width: int, style: str = "", between: str = " �
     return line
 
 
+def spread(parts: Iterable[str], width: int, rows: int, style: str = "", between: str = " · ") -> list[Line]:
+    """Like `joined`, over as many rows as needed, `rows` at most: "…" stands at the end of the last one only."""
+    waiting = list(parts)
+    lines: list[Line] = []
+    while waiting and len(lines) < max(1, rows) - 1:
+        whole, used = 1, cell_len(safe(waiting[0]))
+        while whole < len(waiting) and (used := used + cell_len(between + safe(waiting[whole]))) <= width:
+            whole += 1
+        lines.append(Line(between.join(waiting[:whole]), style))
+        waiting = waiting[whole:]
+    return [*lines, joined(waiting, width, style, between)] if waiting else lines
+
+
 def wrap(text: str, width: int) -> list[str]:
     """Text in rows of at most `width` characters, broken at spaces where there are any."""
     rows: list[str] = []

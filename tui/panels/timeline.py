@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from ...engine.protocol import Delivery
 from ..state import RequestState, SampleState, Shown
 from .glyphs import sparkline
-from .line import Line, joined, wrap
+from .line import Line, spread, wrap
 from .panel import Panel
 from .stages import queued_ns, stages, ttft_ns
 from .units import count, duration, rate
@@ -16,6 +16,7 @@ SERVER = "network, queue and prefill"  # of a server: it does not tell them apar
 GLYPHS = {"queue": "░", "prefill": "█", SERVER: "█", "decode to first text": "▓", "transport": "▒", "paint": "▲"}
 NONE = "—"
 NOTHING = [NONE, NONE]
+ROOMY, MOST_ROWS = 10, 4  # from so many rows on, one kind of fact may take so many
 DELIVERIES: tuple[Delivery, Delivery] = ("streamed", "buffered")
 
 
@@ -34,12 +35,13 @@ class TimelinePanel(Panel):
         request, sample = found.request, found.sample
         if request is None:
             return []
-        rows = self._spans(request, sample, width)
-        rows += self._intervals(sample, width)
+        most = MOST_ROWS if height >= ROOMY else 1
+        rows = self._spans(request, sample, width, most)
+        rows += self._intervals(sample, width, most)
         rows += self._deliveries(width)
         return rows + self._totals(request, sample, width)
 
-    def _spans(self, request: RequestState, sample: SampleState | None, width: int) -> list[Line]:
+    def _spans(self, request: RequestState, sample: SampleState | None, width: int, most: int) -> list[Line]:
         """Submission to first paint, each span as long as its share."""
         spans = self.spans(request, sample)
         if not spans:
@@ -51,7 +53,7 @@ class TimelinePanel(Panel):
             cells = max(0, round(used / whole * width) - first)
             line.add(GLYPHS[name] * min(cells, width - line.width), "user" if name in ("prefill", SERVER) else "")
             legend.append(f"{GLYPHS[name]} {name} {duration(ns)}")
-        return [line, joined(legend, width)]
+        return [line, *spread(legend, width, most)]
 
     def spans(self, request: RequestState, sample: SampleState | None) -> list[tuple[str, int]]:
         """(name, duration in ns) from submission to first paint, as far as it is known."""
@@ -76,7 +78,7 @@ class TimelinePanel(Panel):
                 spans.append(("paint", max(0, sample.first_painted_ns - sample.first_received_ns)))
         return spans
 
-    def _intervals(self, sample: SampleState | None, width: int) -> list[Line]:
+    def _intervals(self, sample: SampleState | None, width: int, most: int) -> list[Line]:
         intervals = sample.intervals_ns(max(1, width)) if sample is not None else []
         if not intervals:
             return []
@@ -85,10 +87,11 @@ class TimelinePanel(Panel):
         parts = [f"ITL p50 {duration(p50)}, p95 {duration(p95)}"]
         parts += [f"first decode {duration(first)}"] if first is not None else []
         parts.append(f"most {duration(max(intervals))}")
-        line = joined(parts, width, "dim").add(" ")
-        if width - line.width >= 16:
-            return [line.add(sparkline(intervals, width - line.width), "assistant")]
-        return [line, Line(sparkline(intervals, width), "assistant")]
+        rows = spread(parts, width, most, "dim")
+        if width - rows[-1].width >= 17:
+            rows[-1].add(" ").add(sparkline(intervals, width - rows[-1].width - 1), "assistant")
+            return rows
+        return [*rows, Line(sparkline(intervals, width), "assistant")]
 
     def _deliveries(self, width: int) -> list[Line]:
         """First paint and completion of the newest reply of each delivery, on the scale of the slower one."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ..state import SampleState
-from .line import Line, joined
+from .line import Line, spread
 from .panel import Panel
 from .triangle_grid import Cell, TriangleGrid
 from .units import count, duration, rate
 
 STYLES = {"future": "dim", "spared": "accent", "reused": "accent", "pending": "dim"}
+ROOMY = 12  # rows from which on facts and legend may take two each
 BESIDE = 34  # cells that the facts need beside the square
 LEGEND = ("█▓ computed", "░ spared by the prefix cache", "▒ read from it", "· to come", "╲ the future")
 
@@ -45,9 +46,10 @@ class TrianglePanel(Panel):
         if height >= 3 and width - beside >= BESIDE:
             rows = self._square(length, sample, beside - 2 - gutter, height, gutter)
             return _side_by_side(rows, [*facts, *LEGEND], beside, height)
-        below = [joined(facts, width)] if height >= 4 else []
+        most = 2 if height >= ROOMY else 1
+        below = spread(facts, width, most) if height >= 4 else []
         if height >= min(16, length + 2) and height >= 6:
-            below.append(joined(LEGEND, width, "dim", "  "))
+            below += spread(LEGEND, width, most, "dim", "  ")
         return self._square(length, sample, width - gutter, height - len(below), gutter) + below
 
     def _square(self, length: int, sample: SampleState | None, columns: int, rows: int, gutter: int) -> list[Line]:
