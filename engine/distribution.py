@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
+
+import msgspec
 
 from .protocol import Candidate
 
 DOUBT = 2e-6  # log-probabilities come from a float32 sum: so much of the tail's mass is not known
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(msgspec.Struct, frozen=True):
     """A probability that lies from `low` to `high`: the tail's tokens are known by their total alone."""
 
     id: int

@@ -8,7 +8,6 @@ under that name can still be read up to its last flush.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gzip
 import time
 import zlib
@@ -35,8 +34,7 @@ class Header(msgspec.Struct, frozen=True):
     began_ns: int = 0  # `time.monotonic_ns()` of the recording host when t was 0; 0: not told
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One message; `t` is in nanoseconds since the recording began."""
 
     t: int

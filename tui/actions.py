@@ -6,16 +6,16 @@ reader's own keys in their place. The screen has a method `action_<name>` for ea
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from textual.binding import Binding
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """One thing the reader can do. `palette` False: it needs a place and has no sense in the palette."""
 
     name: str

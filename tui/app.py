@@ -90,6 +90,13 @@ class CutawayApp(App[None]):
         self.theme = found
         return ""
 
+    def refresh_css(self, animate: bool = True) -> None:
+        # A theme chosen before there is a screen needs its variables only: the rules are read once, with the screen.
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def get_default_screen(self) -> Screen[None]:
         folder = self.state_folder
         history = History(folder / "prompts.jsonl" if folder is not None else None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
+
+import msgspec
 
 from ..engine.client import Engine
 from ..engine.protocol import AnyCommand, AnyEvent, Configure, Load, Welcome
@@ -38,8 +39,7 @@ class SwitchingEngine:
         await self.engine.close()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """What it takes to be answered by a choice; `swap` puts its engine in the place of one that was closed."""
 
     load: Load

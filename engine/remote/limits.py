@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 FIRST_TOKEN_S, GAP_S = 600, 300
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Seconds until the first token, and between two parts of a reply after it; 0 is no limit.
 
     A server's comments and empty events are no part of a reply.

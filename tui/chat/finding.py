@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
+
+import msgspec
 
 from ..state.conversation import Node
 from .column import Column
@@ -15,8 +16,7 @@ MOST = 10_000  # matches of one search
 _MARKUP = r"[*_~`\\]*"  # may stand between the letters of a word that is shown without it
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """Characters [start, end) of a message's text."""
 
     node: Node

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 SAY_FROM = 0.75  # of the window
 
 
-@dataclasses.dataclass(slots=True)
-class Meter:
+class Meter(msgspec.Struct):
     """Tokens of the conversation shown, as the engine last counted them, of the model's window."""
 
     used: int = 0

@@ -6,9 +6,9 @@ click finds the character that was clicked, and a selected token lights up where
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from rich.cells import cell_len, split_graphemes
 
 from ..printable import printable
@@ -17,8 +17,7 @@ TAB = 8  # columns
 DECORATION = -1  # the origin of characters that are not in the source
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One line of cells: runs of (text, style names) and the source offset of each character."""
 
     runs: tuple[tuple[str, str], ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import click
@@ -84,7 +83,7 @@ def command(
     """  # fmt: skip
     configured.tell_problems(configured.settings().file)
     flags = engine_from(values, inspect=False)
-    flags = dataclasses.replace(
+    flags = msgspec.structs.replace(
         flags, load=msgspec.structs.replace(flags.load, max_lanes=max(flags.load.max_lanes, *streams))
     )
     report = asyncio.run(_measure(flags, Sizes(streams, prompt_tokens, new_tokens, rounds)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,8 +39,7 @@ _ENGINE_OPTIONS = [
 ]  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class EngineFlags:
+class EngineFlags(msgspec.Struct, frozen=True):
     """Which engine, which model, and how it serves."""
 
     load: Load
@@ -125,7 +123,7 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
     server = servers.resolve(address, named, values.pop("key_env"))
     if server is not None:
         load = msgspec.structs.replace(load, model=server.model)
-        server = dataclasses.replace(server, limits=limits)
+        server = msgspec.structs.replace(server, limits=limits)
     return EngineFlags(load, configure, command, trace, values.pop("buffered"), server, address, limits)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
+
+import msgspec
 
 from ...engine.client import own_command
 from ...engine.errors import SettingError
@@ -14,8 +15,7 @@ from ..settings.document import load
 _ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:/]")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Server:
+class Server(msgspec.Struct, frozen=True):
     """A server to talk to. `model` empty: the one that it has; `key_env` empty: see `engine.remote.keys.find`."""
 
     url: str

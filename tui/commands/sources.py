@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,7 +89,7 @@ class EngineSources:
             known = flags.server if flags.server is not None and choice.server == flags.server_name else None
             server = servers.resolve(choice.server, choice.model, known.key_env if known is not None else "")
             assert server is not None
-            client = EngineClient(dataclasses.replace(server, limits=flags.limits).command())
+            client = EngineClient(msgspec.structs.replace(server, limits=flags.limits).command())
             load = msgspec.structs.replace(load, model=server.model)
             # How a server batches is not ours to say.
             configure = msgspec.structs.replace(self._configure, policy=None, prefix_cache=None, kv_reuse=None)

@@ -6,7 +6,6 @@ they stand.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Literal
@@ -20,8 +19,7 @@ from ...engine.protocol import SamplingSettings, Switches
 Kind = Literal["number", "switch", "deed"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Number:
+class Number(msgspec.Struct, frozen=True):
     """A sampling setting: its field, its name on screen, the step of one key press, and what stands for "off"."""
 
     field: str
@@ -95,8 +93,7 @@ NUMBERS: tuple[Number, ...] = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(msgspec.Struct, frozen=True):
     """One of the engine's switches: the action that turns it, and how it reads."""
 
     action: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from ..state import RequestState, SampleState
 
 NAMES = ("template", "tokenize", "queue", "prefill", "decode", "sample", "stream")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """One stage. `ns` None: no time is known (yet); `lit`: it runs now; `done`: it is over."""
 
     name: str

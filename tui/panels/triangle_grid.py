@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from ..state import Chunk
 
@@ -17,8 +18,7 @@ REUSED = "▒"
 PENDING = "·"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """One cell of the drawing. `chunk` counts from 0, -1 where none computed it."""
 
     text: str

@@ -72,6 +72,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.settings = settings or at_defaults()
         self.history = history or History()
         self.drafts = drafts
+        self._appeared = False
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
         self._pace = Pace()
@@ -126,6 +127,10 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         told = state.remote and not state.lacks("metrics")
         if told and any(panel.shows_totals for panel in self.query(Panel)):
             self.session.send(Inspect())
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        event.refresh_styles = self._appeared  # the first time, all was styled as it was mounted, just now
+        self._appeared = True
 
     def on_descendant_focus(self) -> None:
         self._tell()

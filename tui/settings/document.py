@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ...engine import places
 from ...engine.errors import CutawayError, SettingError
@@ -27,8 +28,7 @@ ADDRESS = re.compile(r"^localhost\b|[.:/]")  # what a server's name does not hol
 SERVER_KEYS = ("url", "model", "key_env")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Server:
+class Server(msgspec.Struct, frozen=True):
     """A server by its base URL; `key_env` names the environment variable that holds its key."""
 
     url: str
@@ -36,17 +36,16 @@ class Server:
     key_env: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SettingsFile:
+class SettingsFile(msgspec.Struct, frozen=True):
     """What a settings file says. `problems` are sentences; what they are about is left out of the rest."""
 
     path: Path
-    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by the setting's name
-    presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    templates: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    servers: Mapping[str, Server] = dataclasses.field(default_factory=dict)
-    keys: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    key_lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Any] = msgspec.field(default_factory=dict)  # by the setting's name
+    presets: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    templates: Mapping[str, str] = msgspec.field(default_factory=dict)
+    servers: Mapping[str, Server] = msgspec.field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    key_lines: Mapping[str, int] = msgspec.field(default_factory=dict)
     problems: tuple[str, ...] = ()
     broken: bool = False  # nothing of it could be used
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from ...engine.errors import SettingError
 from .document import SettingsFile
@@ -12,21 +13,19 @@ from .schema import BY_NAME, SETTINGS, Setting
 from .values import typed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Valued:
+class Valued(msgspec.Struct, frozen=True):
     """A value and what gave it: "default", "file", "preset NAME", the variable or the flag."""
 
     value: Any
     source: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(msgspec.Struct, frozen=True):
     """The settings of one run. `flags` and `variables` are by the setting's name, as read."""
 
     file: SettingsFile
-    variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    variables: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    flags: Mapping[str, Any] = msgspec.field(default_factory=dict)
     preset: str = ""
     preset_first: bool = False  # it was switched to while running, after the flags were given
 

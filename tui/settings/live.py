@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ...engine.errors import SettingError
 from .document import NOTHING_USED, SettingsFile, load
@@ -20,8 +21,7 @@ from .writing import ABSENT, put
 NOWHERE = Path()  # the file of settings that have none
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """What has changed: settings with their new values, whether keys did, and the file's problems that are new.
 
     `held` are settings that changed in the file but that a variable or a flag holds for this run: name -> which.
@@ -30,7 +30,7 @@ class Changed:
     values: Mapping[str, Any]
     keys: bool = False
     problems: tuple[str, ...] = ()
-    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    held: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.values or self.keys or self.problems or self.held)
@@ -66,10 +66,12 @@ class LiveSettings:
         news = tuple(problem for problem in file.problems if problem not in before.file.problems)
         if file.broken:
             told = tuple(problem.replace(NOTHING_USED, "What was set before stays.") for problem in news)
-            self.layers = dataclasses.replace(before, file=dataclasses.replace(before.file, problems=file.problems))
+            self.layers = msgspec.structs.replace(
+                before, file=msgspec.structs.replace(before.file, problems=file.problems)
+            )
             return Changed({}, problems=told)
         preset = before.preset if before.preset in file.presets else ""
-        self.layers = dataclasses.replace(before, file=file, preset=preset)
+        self.layers = msgspec.structs.replace(before, file=file, preset=preset)
         held = {
             name: source
             for name in BY_NAME
@@ -88,7 +90,7 @@ class LiveSettings:
         """
         if name:
             self.file.preset(name)
-        self.layers = dataclasses.replace(self.layers, preset=name, preset_first=bool(name))
+        self.layers = msgspec.structs.replace(self.layers, preset=name, preset_first=bool(name))
         return {setting: self.value(setting) for setting in IN_PRESETS}
 
     def save_preset(self, name: str, present: Mapping[str, Any]) -> Changed:
@@ -96,7 +98,7 @@ class LiveSettings:
 
         It holds what differs from a default or from what would hold without it, and nothing else.
         """
-        without = dataclasses.replace(self.layers, preset="")
+        without = msgspec.structs.replace(self.layers, preset="")
         changes: dict[tuple[str, ...], Any] = {
             ("presets", name, key): ABSENT for key in self.file.presets.get(name, {})
         }

@@ -6,9 +6,10 @@ A setting is known by its `name` everywhere: `temperature` in `[sampling]` of th
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
+
+import msgspec
 
 from ...engine.remote.limits import FIRST_TOKEN_S, GAP_S
 from ...engine.settings import RANGES
@@ -26,8 +27,7 @@ SECTIONS: dict[str, str] = {  # of the file, in its order -> what is in it
 WHEN: dict[When, str] = {"now": "at once", "chat": "in the next new chat", "start": "at the next start"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One setting. `expects` is its range in words, `takes` when a change of it takes effect."""
 
     section: str

@@ -6,9 +6,10 @@ conversation. Keeping conversations is `keeping.py`'s.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Literal
+
+import msgspec
 
 from ...engine.protocol import Message, SamplingSettings
 from .choice import Choice
@@ -17,8 +18,7 @@ Status = Literal["waiting", "writing", "end", "stop", "length", "stopped", "fail
 RUNNING: frozenset[Status] = frozenset({"waiting", "writing"})
 
 
-@dataclasses.dataclass(slots=True)
-class Reply:
+class Reply(msgspec.Struct):
     """How a reply came about: which request made it, and how it ended."""
 
     request: str
@@ -45,14 +45,13 @@ class Reply:
         return self.status in RUNNING
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Node:
+class Node(msgspec.Struct, eq=False):
     """One message. `chosen` is the index of the child on the path shown; `revision` grows with every change."""
 
     role: str
     text: str
     parent: Node | None = None
-    children: list[Node] = dataclasses.field(default_factory=list)
+    children: list[Node] = msgspec.field(default_factory=list)
     chosen: int = 0
     reply: Reply | None = None
     revision: int = 0

@@ -6,16 +6,16 @@ there are.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from .conversation import Conversation, Node
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """A chat in a list: enough to choose it by. `found` is the text around what was searched for."""
 
     key: str
@@ -147,7 +147,7 @@ class MemoryStore:
             texts = [chat.title, *(node.text for node in chat.walk())]
             hit = next((text for text in texts if all(word in text.casefold() for word in wanted)), None)
             if hit is not None and chat.root.children:
-                found.append(dataclasses.replace(_listed(chat), found=" ".join(hit.split())[:80]))
+                found.append(msgspec.structs.replace(_listed(chat), found=" ".join(hit.split())[:80]))
         return found[:limit]
 
     def open(self, key: str) -> Conversation | None:

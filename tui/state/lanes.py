@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import deque
 from collections.abc import Sequence
+
+import msgspec
 
 from ...engine.protocol import Phase, Policy, Step, Wait
 from .limits import Limits
 from .timing import percentile
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LaneCell:
+class LaneCell(msgspec.Struct, frozen=True):
     """One lane in one iteration."""
 
     lane: int
@@ -26,8 +26,7 @@ class LaneCell:
     useful: bool  # it brought its sequence further
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class IterationRecord:
+class IterationRecord(msgspec.Struct, frozen=True):
     """One iteration without the pages and candidates of its step event. Durations in nanoseconds."""
 
     iteration: int
@@ -52,8 +51,7 @@ class IterationRecord:
         return len(self.cells) + min(idle, len(self.waits))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FinishRecord:
+class FinishRecord(msgspec.Struct, frozen=True):
     """When one sample was done, counted from its submission, and under which policy it ended."""
 
     key: str  # same key: same work, so the policies can be compared
@@ -68,8 +66,7 @@ class FinishRecord:
     finished_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PolicySummary:
+class PolicySummary(msgspec.Struct, frozen=True):
     """The finish times under one policy. Durations in nanoseconds, counted from each submission."""
 
     policy: Policy

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Upper bounds of everything an `EngineState` keeps; each is a count."""
 
     requests: int = 256

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
+
+import msgspec
 
 from ...engine.protocol import ModelCard, PageChange, PageDetail, PoolTotals
 from .limits import Limits
@@ -11,8 +12,7 @@ from .limits import Limits
 FLASH_NS = 1_000_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Flash:
+class Flash(msgspec.Struct, frozen=True):
     """Something that happened to a page and is shown for a moment."""
 
     kind: Literal["evicted", "copied"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from hashlib import blake2b
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from ...engine.protocol import Delivery, PromptRendered, PromptToken, Rejected, Sampled, SamplingSettings
 from . import labels
@@ -16,8 +17,7 @@ RequestPhase: TypeAlias = Literal[
 ]
 
 
-@dataclasses.dataclass(slots=True)
-class RequestState:
+class RequestState(msgspec.Struct):
     """A request as its events have told it. `version` grows with each of them.
 
     `number` is the stable order of first sight; `letter` is its one-cell mark and `name` the mark in full.
@@ -25,13 +25,13 @@ class RequestState:
 
     request: str
     number: int
-    limits: Limits = dataclasses.field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
     version: int = 0
 
     rendered: PromptRendered | None = None
     prompt_length: int = 0  # tokens; more than len(prompt) where the tokens themselves are not known
-    samples: dict[int, SampleState] = dataclasses.field(default_factory=dict)
-    settings: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
+    samples: dict[int, SampleState] = msgspec.field(default_factory=dict)
+    settings: SamplingSettings = msgspec.field(default_factory=SamplingSettings)
     delivery: Delivery = "streamed"
     source: str = ""  # the request it was forked from
     rejected: Rejected | None = None

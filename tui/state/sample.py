@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from ...engine.protocol import Finished, Lane, Phase, Sampled, Step, TextDelta, Wait
 from .limits import Limits
@@ -12,8 +13,7 @@ from .limits import Limits
 Channel: TypeAlias = Literal["answer", "reasoning"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """Positions [start, start + count) computed in one iteration, on the way through the prompt.
 
     `iteration` and `lane` are -1 where merged events did not tell them.
@@ -32,8 +32,7 @@ class Chunk:
         return self.start + self.count
 
 
-@dataclasses.dataclass(slots=True)
-class SampleState:
+class SampleState(msgspec.Struct):
     """A sample as its events have told it. Time stamps are the engine's clock unless they say "received".
 
     `tokens[i]` is the generated token with index i, None where no event told it. `made[i]` is the (iteration, lane)
@@ -42,10 +41,10 @@ class SampleState:
 
     request: str
     sample: int
-    limits: Limits = dataclasses.field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
 
-    tokens: list[Sampled | None] = dataclasses.field(default_factory=list)
-    made: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    tokens: list[Sampled | None] = msgspec.field(default_factory=list)
+    made: list[tuple[int, int]] = msgspec.field(default_factory=list)
     latest: Sampled | None = None
     kept: int = 0  # a fork's leading tokens, taken over from its source and not drawn here
     revised: int = 0  # tokens that came after later ones, or again
@@ -61,7 +60,7 @@ class SampleState:
     admitted: bool = False  # has been seen in a lane or finished: `cached` is known
     block_table: tuple[int, ...] = ()
 
-    chunks: list[Chunk] = dataclasses.field(default_factory=list)
+    chunks: list[Chunk] = msgspec.field(default_factory=list)
     computed: int = 0  # positions, padding left out
     recomputed: int = 0  # of which had been computed before
     padding: int = 0  # positions computed after its end, for a static batch
@@ -87,7 +86,7 @@ class SampleState:
     sample_ns: int = 0
     transport_ns: int = 0  # duration: from the engine's time stamp to here, of the last text
 
-    _parts: dict[Channel, list[str]] = dataclasses.field(default_factory=dict)
+    _parts: dict[Channel, list[str]] = msgspec.field(default_factory=dict)
     _characters: int = 0
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from ...engine.protocol import Candidate, PromptToken, Sampled
 from .engine import EngineState
@@ -10,8 +10,7 @@ from .request import RequestState
 from .sample import SampleState
 
 
-@dataclasses.dataclass(slots=True)
-class Selection:
+class Selection(msgspec.Struct):
     """What is selected. While `follow_live` is on, the newest token of the request is.
 
     `request` None stands for the newest request. `page` is set only when a page was selected by itself; a selected
@@ -51,8 +50,7 @@ class Selection:
         self.version += 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TokenAt:
+class TokenAt(msgspec.Struct, frozen=True):
     """A token and where it stands."""
 
     request: str
@@ -61,8 +59,7 @@ class TokenAt:
     token: PromptToken | Sampled | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True):
     """Where the selection leads. None and -1 stand for "not known" or "nothing there"."""
 
     request: RequestState | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Iterable
+
+import msgspec
 
 from ...engine.protocol import Delivery
 from .limits import Limits
@@ -25,8 +26,7 @@ def _at(ordered: list[float], percent: float) -> float:
     return ordered[min(len(ordered), max(1, rank)) - 1]
 
 
-@dataclasses.dataclass(slots=True)
-class Clock:
+class Clock(msgspec.Struct):
     """Lines the engine's monotonic clock up with ours.
 
     On one host both are the same clock and `offset_ns` is 0. On another host (or in a replay) the offset is the
@@ -55,8 +55,7 @@ class Clock:
         return time_ns + self.offset_ns if time_ns else 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """What waiting felt like: durations from submission to the first painted text and to the end."""
 
     request: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import msgspec
 
 from ..state.keeping import Listed
 from . import words
@@ -18,13 +19,12 @@ _HITS = 3000  # messages looked at for one search, the newest first
 _KEPT_DELETED_MS = 30 * 24 * 3600 * 1000
 
 
-@dataclasses.dataclass
-class Changes:
+class Changes(msgspec.Struct):
     """What is to be written, each chat and message once, as it is now. Numbers and keys are those of records."""
 
-    chats: dict[str, ChatRecord] = dataclasses.field(default_factory=dict)
-    messages: dict[int, tuple[str, MessageRecord]] = dataclasses.field(default_factory=dict)
-    deleted: dict[str, int | None] = dataclasses.field(default_factory=dict)  # when; None: it is wanted again
+    chats: dict[str, ChatRecord] = msgspec.field(default_factory=dict)
+    messages: dict[int, tuple[str, MessageRecord]] = msgspec.field(default_factory=dict)
+    deleted: dict[str, int | None] = msgspec.field(default_factory=dict)  # when; None: it is wanted again
 
     def __bool__(self) -> bool:
         return bool(self.chats or self.messages or self.deleted)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import sqlite3
 from pathlib import Path
+
+import msgspec
 
 from ...engine import places
 from ...engine.errors import CutawayError
@@ -21,8 +22,7 @@ _ROOM = 64 * 1024  # bytes that SQLite needs beside the file, about
 LOCK_S = 60.0  # how long a start waits for another program's migration or rescue
 
 
-@dataclasses.dataclass(frozen=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """The store, and what the reader must be told about it."""
 
     database: Database

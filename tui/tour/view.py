@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 from ...engine.protocol import Event, Message, Step, TextDelta
@@ -32,7 +33,7 @@ class View:
         known = session.state
         state = EngineState(now_ns=known.now_ns)
         state.welcome = known.welcome
-        state.clock = dataclasses.replace(known.clock)
+        state.clock = copy.copy(known.clock)
         if known.card is not None:
             state.card = known.card
             state.pool.reset(known.card)
