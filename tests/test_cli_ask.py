@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pexpect
 import pytest
 
 from .cli_run import CUTAWAY, ENGINE, ask, cutaway, terminal
-from .patience import PATIENCE
+from .patience import LONG, PATIENCE
 
 # -------------------------------------------------------------------------------------------------- the question
 
@@ -84,6 +86,17 @@ def test_several_samples_come_one_after_the_other():
 def test_a_pipe_gets_the_reply_as_it_is_and_no_codes_of_ours():
     done = ask("raw ✓\\x1b[2J\\r\\n")
     assert done.stdout == "✓\x1b[2J\r\n".encode()
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_error(closed: str, tmp_path: Path) -> None:
+    trace = tmp_path / "run.trace"
+    command = shlex.join([*CUTAWAY, "ask", "--engine", ENGINE, "--trace", str(trace), "count 3"])
+    done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, timeout=LONG)
+    assert done.returncode == 0
+    assert done.stdout == (b"" if closed.count(">&-") > closed.count("2>&-") else b"1 2 3 \n")
+    assert b"Traceback" not in done.stderr
+    assert b"1 2 3" in cutaway("replay", "--instant", str(trace)).stdout  # no file has taken a closed stream's place
 
 
 def test_sa_05_json_lines_are_strict_and_hold_every_event():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -127,6 +128,24 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=False)
     assert done.stdout.split() == [b"models"], done.stderr
+
+
+def test_fish_shows_the_whole_of_what_is_said_of_a_command(tmp_path: Path) -> None:
+    script = cutaway("completion", "fish").stdout
+    assert b'string split "," ' not in script  # it would cut at the first comma of the sentence, too
+    assert script.count(b'string split --max 1 "," ') == 1
+    fish = shutil.which("fish")
+    if fish is None:
+        return
+    program = tmp_path / "cutaway"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(CUTAWAY)} "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "script").write_bytes(script)
+    line = f'set -x PATH {tmp_path} $PATH; source {tmp_path}/script; complete -C"cutaway chats l"'
+    done = subprocess.run(
+        [fish, "-c", line], capture_output=True, check=False, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    assert done.stdout.decode().startswith("list\tList kept chats, "), done.stderr
 
 
 @pytest.mark.parametrize("name", ["settings", "chats", "models"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -143,6 +144,7 @@ def test_no_network_is_said_with_what_to_do(hub_url: str, monkeypatch: pytest.Mo
     with pytest.raises(DownloadError, match="the hub can't be reached for org/tiny") as caught:
         resolve("org/tiny")
     assert "HF_ENDPOINT" in caught.value.action
+    assert re.search(r": \w[^\[]+[^.]\. Check the connection", str(caught.value))  # two whole sentences, no number
 
 
 def test_a_download_process_that_dies_is_quoted(hub_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

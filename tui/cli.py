@@ -156,12 +156,24 @@ def run(args: list[str]) -> int:
 
 def main() -> None:
     """Entry point of the `cutaway` script."""
+    _fill_closed_streams()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _reader_gone()
     sys.exit(code)
+
+
+def _fill_closed_streams() -> None:
+    """What the shell has closed (`>&-`) leads nowhere, or the next file opened would get its number and what we say."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
 
 
 def _code(result: Any) -> int:

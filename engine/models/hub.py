@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from .spec import HubId
 from .storage import need_room, size, storing
 
 _TRUE = {"1", "ON", "YES", "TRUE"}
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 
 def offline_switch(offline: bool) -> str:
@@ -130,6 +132,7 @@ def _lines(log: Path) -> list[dict]:
 
 
 def _error(model: HubId, kind: str, message: str, total: int) -> ModelError:
+    told = _ERRNO.sub("", message).rstrip(".")
     token = "log in once with `hf auth login`, or set HF_TOKEN."
     texts = {
         "gated": (
@@ -142,9 +145,9 @@ def _error(model: HubId, kind: str, message: str, total: int) -> ModelError:
         ),
         "revision": (f"{model.repo} has no revision {model.revision}.", "Check the spelling."),
         "unusable": (f"{model.repo} can't be used: {message}.", ""),
-        "server": (f"the hub refused {model.repo}: {message}", "Try again later."),
+        "server": (f"the hub refused {model.repo}: {told}.", "Try again later."),
         "network": (
-            f"the hub can't be reached for {model.repo}: {message}",
+            f"the hub can't be reached for {model.repo}: {told}.",
             "Check the connection, set HF_ENDPOINT to a mirror, or give a model on this machine.",
         ),
         "damaged": (
@@ -155,7 +158,7 @@ def _error(model: HubId, kind: str, message: str, total: int) -> ModelError:
             f"no room for {model}: it needs {size(total)} in {cache_folder()}, and the disk is full.",
             "Free some space, or set HF_HOME to another disk.",
         ),
-        "read-only": (f"{cache_folder()} can't be written: {message}", "Make it writable, or set HF_HOME."),
+        "read-only": (f"{cache_folder()} can't be written: {told}.", "Make it writable, or set HF_HOME."),
     }
     text, action = texts.get(kind, (f"{model.repo}: {message}", ""))
     return DownloadError(text, action)

@@ -9,6 +9,8 @@ from . import exits
 from .output import Output
 
 SHELLS = ("bash", "zsh", "fish")
+# click's script for fish cuts what it says of a command at the first comma.
+_SPLIT, _SPLIT_ONCE = 'string split "," ', 'string split --max 1 "," '
 
 
 @click.command("completion")
@@ -30,5 +32,8 @@ def command(shell: str) -> int:
     assert kind is not None, "click knows the three shells"
     # Not `source()`: it runs bash for its version, and whoever prints the script may not be the shell that reads it.
     script = kind(cli, {}, "cutaway", "_CUTAWAY_COMPLETE")
-    Output().write(script.source_template % script.source_vars())
+    template = script.source_template
+    if shell == "fish":
+        template = template.replace(_SPLIT, _SPLIT_ONCE)
+    Output().write(template % script.source_vars())
     return exits.OK
