@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -145,7 +146,9 @@ class HttpServer:
         self.routes = dict(routes)
         self.requests: list[Request] = []
         self.open = 0  # connections
-        self.port = 0
+        # Keeps the port while nobody listens: neither another test nor a client's own end can be given it.
+        self._place = _bound(0)
+        self.port: int = self._place.getsockname()[1]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -158,7 +161,7 @@ class HttpServer:
         return [request for request in self.requests if request.path == path and request.body != b"{}"]
 
     def start(self) -> HttpServer:
-        """Listen, on the port of the last time if there was one."""
+        """Listen, always on the same port."""
         listening = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(listening)), daemon=True)
         self._thread.start()
@@ -171,6 +174,11 @@ class HttpServer:
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
             self._thread.join(PATIENCE)
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._place.close()
 
     async def _serve(self, listening: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -190,11 +198,11 @@ class HttpServer:
                 tasks.discard(task)
                 writer.transport.abort() if task.cancelling() else writer.close()
 
-        server = await asyncio.start_server(connected, "127.0.0.1", self.port, backlog=256)
-        self.port = server.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(connected, sock=_bound(self.port), backlog=256)
         listening.set()
         await self._stop.wait()
         server.close()
+        await asyncio.sleep(0)  # who has only just connected is in `tasks` then
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -207,6 +215,15 @@ class HttpServer:
             await _send(writer, answer)
             if answer.cut or not answer.chunked:
                 return
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket on a port of this machine, which others of ours may share."""
+    made = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        made.setsockopt(socket.SOL_SOCKET, option, 1)
+    made.bind(("127.0.0.1", port))
+    return made
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
@@ -249,4 +266,4 @@ def serving(routes: Routes) -> Iterator[HttpServer]:
     try:
         yield server
     finally:
-        server.stop()
+        server.close()

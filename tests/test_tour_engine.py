@@ -24,6 +24,12 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 PLAYS, _ = load_chapters()
 
 
+@pytest.fixture(autouse=True)
+def a_busy_machine_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are compared until they come out undisturbed; what is counted has one try."""
+    monkeypatch.setattr(check, "TRIES", 12)
+
+
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
     async with check.staged(Session(EngineClient(), Load(pages=256)), OFFERED) as made:
@@ -69,7 +75,10 @@ async def test_all_ten_chapters_run_with_both_settings_and_every_comparison_come
     assert len(stage.views["delivery", "streamed"].texts) > 3
 
 
-async def test_a_model_other_than_the_default_is_led_through_all_ten_chapters_too(tmp_path: Path) -> None:
+async def test_a_model_other_than_the_default_is_led_through_all_ten_chapters_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "TRIES", 1)
     session = Session(
         EngineClient(), Load(model=str(tiny_folder.make(tmp_path / "tiny")), precision="float32", pages=256)
     )

@@ -9,7 +9,7 @@ from .material import OPENING
 
 CHUNK = 16  # positions an iteration
 DECODING = 4  # tokens that the neighbour has drawn when the prompt comes
-MOST = 120  # tokens of the neighbour; it is stopped before
+MOST = 400  # tokens of the neighbour, which is stopped before: many, so that it writes on however late the prompt comes
 
 
 async def run(stage: Stage, setting: str) -> Figures:
