@@ -41,7 +41,13 @@ def test_what_the_server_keeps_for_itself_lies_beside_v1():
     assert root_of("http://h/p") == "http://h/p"
 
 
-@pytest.mark.parametrize("text", ["", "ftp://h", "http://", "http://h:no", "http://h/v1?key=1", "http://h#x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "ftp://h", "http://", "http://h:no", "http://h/v1?key=1", "http://h#x",
+        "http://a..b/v1", f"http://{'x' * 70}.com", "http://my box/v1", "http://h\x1b[2J/v1",
+    ],
+)  # fmt: skip
 def test_what_is_no_address_is_told_with_an_example(text: str):
     with pytest.raises(SettingError) as told:
         parse(text)

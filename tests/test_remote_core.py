@@ -22,6 +22,7 @@ from cutaway.engine.protocol import (
     Pause,
     PromptRendered,
     Ready,
+    Rejected,
     SamplingSettings,
     Step,
     Submit,
@@ -354,6 +355,18 @@ def test_oa_13_a_cancel_works_at_once_and_closes_the_stream():
         gate.set()
         running.ask("next", settings=SamplingSettings())
         assert server.open <= 2
+
+
+def test_whatever_goes_wrong_in_connecting_is_told_and_what_waits_is_refused(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("a library's own fault")
+
+    monkeypatch.setattr("cutaway.engine.remote.connecting.discover", fail)
+    with core("http://127.0.0.1:9/v1") as running:
+        running.send(Load(), Submit("r", (Message("user", "hi"),)))
+        assert running.first(Failed).loading
+        assert "RuntimeError" in running.first(Failed).message
+        assert running.first(Rejected, "r").message
 
 
 def test_oa_08_a_server_that_is_down_at_the_start_is_asked_until_it_is_there():

@@ -50,9 +50,10 @@ def parse(text: str) -> Address:
     try:
         parts = urlsplit(given)
         port, host = parts.port, parts.hostname
+        (host or "").encode("idna")  # as the resolver does: an empty or overlong label is a ValueError, too
     except ValueError:
         raise SettingError("server", f"{_shown(text)!r} is no address of a server.", EXAMPLE) from None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or not given.isprintable() or " " in given:
         raise SettingError("server", f"{_shown(text)!r} is no http or https address.", EXAMPLE)
     if "@" in parts.netloc:
         raise SettingError(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import time
 from collections.abc import Callable
 
+from .. import faults
 from ..errors import CutawayError
 from ..protocol import AnyEvent, Failed, LoadProgress
 from . import keys
@@ -18,6 +20,8 @@ from .troubles import Unreachable
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0  # seconds between two tries
 TELL_EVERY = 1.0  # seconds
+
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,6 +102,10 @@ class Connector:
         except CutawayError as error:
             self._task = None
             self._failed(error)
+        except Exception as error:  # whatever a library raises for an odd server: nobody may wait for ever
+            logger.exception("while connecting")
+            self._task = None
+            self._failed(faults.as_error(error, "connecting"))
         else:
             self._task = None
             self._connected(found, time.monotonic_ns() - began)
