@@ -16,12 +16,11 @@ import msgspec
 
 from .client import Engine
 from .errors import TraceError
-from .protocol import AnyCommand, AnyEvent, Command, Welcome
-from .trace import UNFINISHED, Header
+from .protocol import AnyCommand, AnyEvent, Welcome
+from .trace import UNFINISHED, Header, as_line
 
 LIMIT = 64 * 2**20  # bytes, packed: hours of talk
 _GZIP = 31  # zlib's word for a gzip header around the largest window
-_encoder = msgspec.json.Encoder()
 
 
 class SessionTrace:
@@ -35,7 +34,7 @@ class SessionTrace:
         self._packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
         self._packed: list[bytes] = []
         self._size = 0
-        self._put(_encoder.encode(Header(began_ns=self._began)))
+        self._put(msgspec.json.encode(Header(began_ns=self._began)))
 
     def write(self, message: AnyEvent | AnyCommand) -> None:
         """Add a message, as of now; nothing once there is no room."""
@@ -46,7 +45,7 @@ class SessionTrace:
             self.full_ns = t
             return
         self.messages += 1
-        self._put(_encoder.encode({"t": t, "command" if isinstance(message, Command) else "event": message}))
+        self._put(as_line(t, message))
 
     def save(self, path: Path) -> None:
         """Write everything so far to a new file, whole or not at all. Raises `TraceError`."""
@@ -63,8 +62,8 @@ class SessionTrace:
                 "Free some space, or set CUTAWAY_STATE_DIR to another folder.",
             ) from None
 
-    def _put(self, line: bytes) -> None:
-        if packed := self._packer.compress(line + b"\n"):
+    def _put(self, written: bytes) -> None:
+        if packed := self._packer.compress(written + b"\n"):
             self._packed.append(packed)
             self._size += len(packed)
 

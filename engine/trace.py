@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from . import wire
 from .client import Engine
 from .errors import TraceError
 from .protocol import PROTOCOL_VERSION, AnyCommand, AnyEvent, Command, Event, Welcome
@@ -24,6 +25,7 @@ from .protocol import PROTOCOL_VERSION, AnyCommand, AnyEvent, Command, Event, We
 FORMAT = 1
 FLUSH_EVERY = 1.0  # seconds that a crash may cost
 UNFINISHED = ".part"
+_encoder = msgspec.json.Encoder()
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -44,6 +46,15 @@ class Entry(msgspec.Struct, frozen=True):
     def sent(self) -> bool:
         """Whether it went to the engine."""
         return isinstance(self.message, Command)
+
+
+def as_line(t: int, message: AnyEvent | AnyCommand) -> bytes:
+    """One line of a trace, without its end. Lone surrogates, which no UTF-8 can carry, become U+FFFD."""
+    kind = "command" if isinstance(message, Command) else "event"
+    try:
+        return _encoder.encode({"t": t, kind: message})
+    except UnicodeEncodeError:
+        return _encoder.encode({"t": t, kind: wire.without_surrogates(message)})
 
 
 class TraceWriter:
@@ -68,8 +79,7 @@ class TraceWriter:
     def write(self, message: AnyEvent | AnyCommand) -> None:
         """Add a message, as of now."""
         now = time.monotonic_ns()
-        kind = "command" if isinstance(message, Command) else "event"
-        self._write(msgspec.json.encode({"t": now - self._began, kind: message}))
+        self._write(as_line(now - self._began, message))
         if now - self._flushed > FLUSH_EVERY * 1e9:
             self._flush()
 

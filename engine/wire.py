@@ -37,7 +37,7 @@ def encode(message: Command | Event) -> bytes:
     try:
         payload = _encoder.encode(message)
     except UnicodeEncodeError:
-        payload = _encoder.encode(_without_surrogates(msgspec.to_builtins(message, builtin_types=(bytes,))))
+        payload = _encoder.encode(without_surrogates(message))
     except OverflowError:
         raise ProtocolError(f"{type(message).__name__} holds a number outside 64 bits.") from None
     if len(payload) > LARGEST:
@@ -117,6 +117,11 @@ def _quote(data: bytes | bytearray) -> str:
     text = bytes(data[:QUOTED]).decode("utf-8", "replace").strip()
     first = text.splitlines()[0] if text else ""
     return ascii(first) + ("…" if len(first) < len(text) or len(data) > QUOTED else "")
+
+
+def without_surrogates(message: Command | Event) -> Any:
+    """The message as plain values, with U+FFFD for every lone surrogate."""
+    return _without_surrogates(msgspec.to_builtins(message, builtin_types=(bytes,)))
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from cutaway.engine import places, trace
 from cutaway.engine.errors import TraceError
 from cutaway.engine.protocol import Configure, Load, Submit, TextDelta, Welcome
-from cutaway.engine.session_trace import SessionTrace
+from cutaway.engine.session_trace import Remembering, SessionTrace
 from cutaway.tui.app import CutawayApp
 from cutaway.tui.panels import Panel
 from cutaway.tui.playback import Playback
@@ -105,17 +105,29 @@ def test_what_is_written_is_read_back_in_order_however_often_it_is_saved(
     kept = SessionTrace()
     kept.write(Welcome(1, "0", 7, 123))
     for text in texts:
-        kept.write(TextDelta("a", 0, text.encode("utf-8", "replace").decode(), 1, 5))
+        kept.write(TextDelta("a", 0, text, 1, 5))
         if saves:
             kept.save(file)
     kept.write(Submit("b", text="x"))
     kept.save(file)
     entries = list(trace.read(file))
-    assert [e.message.text for e in entries if isinstance(e.message, TextDelta)] == [
-        t.encode("utf-8", "replace").decode() for t in texts
-    ]
+    assert [e.message.text for e in entries if isinstance(e.message, TextDelta)] == texts
     assert entries[-1].sent
     assert [e.t for e in entries] == sorted(e.t for e in entries)
+
+
+async def test_half_a_character_in_a_message_keeps_it_from_neither_the_engine_nor_the_traces(tmp_path: Path) -> None:
+    engine = InProcessEngine()
+    remembering = Remembering(engine)
+    recording = trace.Recording(remembering, tmp_path / "recorded.trace")
+    await recording.start()
+    await recording.send(Submit("a", text="half \ud83d", token_ids=None))
+    await recording.close()
+    remembering.trace.save(tmp_path / "kept.trace")
+    assert isinstance(engine.last(Submit), Submit)
+    for name in ("recorded", "kept"):
+        sent = [entry.message for entry in trace.read(tmp_path / f"{name}.trace") if entry.sent]
+        assert sent == [Submit("a", text="half \ufffd")]
 
 
 def test_a_session_too_long_keeps_its_beginning_and_tells_how_far_it_goes(tmp_path: Path) -> None:

@@ -10,8 +10,19 @@ import contextlib
 from collections.abc import Callable
 
 from ..engine.client import Engine
-from ..engine.errors import CutawayError
-from ..engine.protocol import AnyCommand, AnyEvent, CancelLoad, Configure, Failed, Load, Ready, Submit
+from ..engine.errors import CutawayError, EngineDied
+from ..engine.protocol import (
+    AnyCommand,
+    AnyEvent,
+    CancelLoad,
+    Configure,
+    Failed,
+    Fork,
+    Load,
+    Ready,
+    Rejected,
+    Submit,
+)
 
 Heard = Callable[[AnyEvent], None]
 Lost = Callable[[str, str], None]
@@ -166,5 +177,14 @@ class EngineLink:
             command = await self._outgoing.get()
             try:
                 await self.engine.send(command)
-            except CutawayError:
+            except EngineDied:
                 return  # the listener hears of the death and tells it
+            except CutawayError as error:  # the engine lives; this command can't be sent
+                self._heard(_unsent(command, error))
+
+
+def _unsent(command: AnyCommand, error: CutawayError) -> AnyEvent:
+    """What the engine would have said of a command that did not get to it."""
+    if isinstance(command, Submit | Fork):
+        return Rejected(command.request, error.message, error.action)
+    return Failed(error.message, error.action, error.kind, loading=isinstance(command, Load))
