@@ -238,6 +238,19 @@ async def test_the_palette_offers_presets_templates_and_themes(file: Path) -> No
         await run.until(lambda: run.session.exchange.settings.max_tokens == 3)
 
 
+async def test_re_01_names_that_look_like_markup_stand_in_the_palette_as_they_are(file: Path) -> None:
+    file.write_text(MINE + '[presets."[/]odd"]\ntemperature = 1\n[templates."[@click=app.quit]t[/]"]\ntext = "{a}"\n')
+    async with opened(file, (100, 60)) as run:
+        await run.pilot.press("ctrl+p")
+        await run.shows("Ask again")  # all of them are listed
+        await run.pilot.press(*"quit]t")
+        await run.shows("Template [@click=app.quit]t[/]")
+        await run.pilot.press(*["backspace"] * 6, *"/]odd")
+        await run.shows("Preset [/]odd")
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: temperature(run) == 1)
+
+
 async def test_a_system_prompt_of_the_chat_itself_outlives_a_preset_without_one(file: Path) -> None:
     async with opened(file) as run:
         run.session.conversation.system = "mine"

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -30,7 +31,16 @@ from .session import Session
 from .settings.live import LiveSettings, at_defaults
 from .sturdy import driver
 
+if TYPE_CHECKING:
+    from textual.command import Provider
+
 SIGNALS = ("SIGTERM", "SIGHUP")
+
+
+def _palette() -> type[Provider]:
+    from .palette import Actions  # only where it is opened
+
+    return Actions
 
 
 class CutawayApp(App[None]):
@@ -39,6 +49,7 @@ class CutawayApp(App[None]):
     TITLE = "cutaway"
     CSS_PATH = ["chat/view.tcss", "screens/main.tcss", "screens/dialogs.tcss"]
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar = {_palette}
 
     def __init__(
         self,
@@ -128,7 +139,7 @@ class CutawayApp(App[None]):
             for name in self.settings.file.templates:
                 yield SystemCommand(f"Template {printable(name)}", "Fill it in", partial(screen.use_template, name))
         for name in sorted(self.our_themes):
-            yield SystemCommand(f"Theme {name}", "Change the colours", partial(setattr, self, "theme", name))
+            yield SystemCommand(f"Theme {printable(name)}", "Change the colours", partial(setattr, self, "theme", name))
 
     def on_ready(self) -> None:
         # What was imported stays: leave it out of every later collection.
