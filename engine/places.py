@@ -19,6 +19,11 @@ Kind = Literal["cache", "config", "data", "state"]
 _UNIX = {"cache": ".cache", "config": ".config", "data": ".local/share", "state": ".local/state"}
 
 
+def named(text: str) -> Path:
+    """The path that a person wrote: ~ is the home folder, and the ~ of somebody who is not known stays."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises for whom it does not know
+
+
 def folder(kind: Kind) -> Path:
     """Absolute path of one of cutaway's folders. It need not exist yet.
 
@@ -27,7 +32,7 @@ def folder(kind: Kind) -> Path:
     override = os.environ.get(variable(kind), "").strip()
     try:
         if override:
-            return Path(override).expanduser().absolute()
+            return named(override).absolute()
         found = Path(getattr(platformdirs, f"user_{kind}_path")("cutaway", appauthor=False))
         # platformdirs takes a relative XDG value as it is.
         return found if found.is_absolute() else Path.home() / _UNIX[kind] / "cutaway"

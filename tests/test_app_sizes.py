@@ -263,6 +263,9 @@ async def test_traffic_fills_the_lanes_and_can_be_stopped(tmp_path) -> None:
         await run.until(lambda: isinstance(run.app.screen, ValueDialog))
         await run.pilot.press(*"missing", "enter")
         await run.shows("The traffic file missing can't be read")
+        run.app.screen.query_one("#value").value = "~nobody-at-all/prompts.txt"
+        await run.pilot.press("enter")
+        await run.shows("The traffic file ~nobody-at-all/prompts.txt can't be read")
         run.app.screen.query_one("#value").value = str(file)
         await run.pilot.press("enter")
         await run.until(lambda: len([c for c in run.engine.sent if isinstance(c, Submit)]) == 10)

@@ -56,6 +56,11 @@ def test_te_06_chat_with_piped_input_answers_it_and_leaves():
     assert (done.returncode, done.stdout) == (0, b"")
 
 
+def test_a_sentence_that_begins_with_at_is_no_file_however_long_it_is_and_whosever_home_it_names():
+    for words in ("@~nobody-at-all look", "@" + "very long " * 40):
+        assert ask(words).stdout.decode() == f"You said: {' '.join(words.split())}\n"
+
+
 def test_invalid_utf_8_is_replaced_and_that_is_said():
     done = ask(stdin=b"caf\xe9 \xff")
     assert done.returncode == 0

@@ -206,6 +206,10 @@ async def test_a_report_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     async with touring((120, 40)) as run:
         await run.press("s")
         await run.shows("save the tour")
+        for wrong in ("", "/", ".."):
+            run.app.screen.query_one("#value").value = wrong  # pyright: ignore[reportAttributeAccessIssue]
+            await run.press("enter")
+            await run.shows("is no file's name")
         run.app.screen.query_one("#value").value = "/dev/null/x.md"  # pyright: ignore[reportAttributeAccessIssue]
         await run.press("enter")
         await run.shows("Not saved")

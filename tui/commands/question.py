@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from ...engine import places
 from . import exits
 
 FILE_LIMIT = 10_000_000  # bytes
@@ -43,9 +45,10 @@ def _file(word: str) -> Path | None:
     """The file that a word names; None for words that name none. Raises `UsageError` where it should be there."""
     if not word.startswith("@") or word.startswith("@@") or word == "@":
         return None
-    path = Path(word[1:]).expanduser()
-    if path.exists():
-        return path
+    path = places.named(word[1:])
+    with contextlib.suppress(OSError):  # a name too long is none
+        if path.exists():
+            return path
     if any(char.isspace() for char in word):
         return None  # a sentence that begins with a name
     raise click.UsageError(f"There is no file {str(path)!r}. @ before a word attaches a file; write @@ for @ itself.")

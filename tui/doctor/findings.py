@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from ...engine import places
+
 State = Literal["ok", "note", "wrong"]
 _MARKS: dict[State, str] = {"ok": "✓", "note": "!", "wrong": "✗"}
 _COMMON = {"root", "user", "localhost", "home", "admin", "cutaway", "linux", "darwin"}  # names that tell nobody's
@@ -48,7 +50,7 @@ def concealed(text: str, home: Path, names: Iterable[str]) -> str:
 
 def conceal(findings: Iterable[Finding]) -> list[Finding]:
     """The findings with nothing private in them."""
-    home, names = Path.home(), private_names()
+    home, names = places.named("~"), private_names()
     return [
         dataclasses.replace(f, value=concealed(f.value, home, names), action=concealed(f.action, home, names))
         for f in findings

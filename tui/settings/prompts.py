@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from ...engine import places
 from ...engine.errors import SettingError
 
 
@@ -11,7 +10,7 @@ def system_text(value: str) -> str:
     """`value`, or what the file holds that it names. Raises `SettingError` where that can't be read."""
     if not value.startswith("@") or value.startswith("@@"):
         return value.removeprefix("@")
-    path = Path(value[1:]).expanduser()
+    path = places.named(value[1:])
     try:
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:

@@ -9,6 +9,8 @@ from pathlib import Path
 from textual.containers import VerticalScroll
 from textual.css.query import NoMatches
 
+from ...engine import places
+from ...engine.errors import SettingError
 from ..actions import Action
 from ..panels import Panel
 from ..screens.dialogs import ChoiceDialog, ValueDialog
@@ -160,5 +162,8 @@ class TourMoves(TourRuns):
 
 
 def _path(text: str) -> Path:
-    path = Path(text.strip()).expanduser()
+    """Raises `SettingError` for what is no file's name."""
+    path = places.named(text.strip())
+    if not path.name or path.is_dir():
+        raise SettingError("file", f"{text.strip() or 'nothing'!r} is no file's name.", f"Such as {path / 'tour.md'}.")
     return path if path.suffix else path.with_suffix(".md")
