@@ -8,6 +8,7 @@ import pytest
 from cutaway.engine.protocol import Abort, Fork, Load, SamplingSettings, Submit
 from cutaway.tui.chat import clipboard
 from cutaway.tui.screens.dialogs import TextDialog
+from cutaway.tui.state.conversation import Reply
 from textual import events
 from textual.geometry import Offset
 from textual.widgets import TextArea
@@ -84,6 +85,15 @@ async def test_asking_again_makes_a_branch_and_the_old_reply_can_be_walked_back_
         await run.shows("‹ 2/2 ›")
         await run.outside("left")
         await run.shows("‹ 1/2 ›")
+
+
+async def test_a_reply_without_a_question_before_it_says_that_it_can_not_be_asked_again() -> None:
+    async with running() as run:
+        run.session.conversation.add("assistant", "Hello, I was imported.", reply=Reply("", status="end"))
+        run.main.path_changed()
+        await run.outside("r")
+        await run.shows("No question stands before this")
+        assert len(replies(run)) == 1
 
 
 async def test_an_edited_question_is_answered_in_a_new_branch() -> None:

@@ -68,6 +68,9 @@ class ChatActions(MainBase):
         if node.role not in ("user", "assistant"):
             self.say("Only a question or a reply can be asked again.", "warning")
             return
+        if node.role == "assistant" and (node.parent is None or node.parent.parent is None):
+            self.say("No question stands before this reply: it can't be asked again.", "warning")
+            return
         self._asked(*self.session.exchange.regenerate(self.session.conversation, node))
 
     def action_go_on(self) -> None:
