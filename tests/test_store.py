@@ -15,6 +15,7 @@ import pytest
 from cutaway.engine.protocol import Finished, SamplingSettings, Submit, TextDelta, Timeline
 from cutaway.tui.chat.exchange import Exchange
 from cutaway.tui.state.conversation import Conversation, Node, Reply
+from cutaway.tui.state.keeping import Listed
 from cutaway.tui.store import opening, schema, words
 from cutaway.tui.store.chats import ChatStore, default_store
 from cutaway.tui.store.errors import NewerStore
@@ -90,6 +91,11 @@ def test_a_chat_comes_back_with_everything_a_message_has(file: Path) -> None:
     reply.request = ""  # another run's names mean nothing
     assert answered.reply == reply
     assert abs(made_ms(answered.number) - now_ms()) < 60_000
+
+
+def test_a_moment_that_no_calendar_has_is_not_shown() -> None:
+    assert [Listed("k", "t", changed_ms=ms).when for ms in (0, 10**18, -(10**18))] == ["", "", ""]
+    assert Listed("k", "t", changed_ms=1_700_000_000_000).when.startswith("2023-11-1")
 
 
 def test_a_chat_without_messages_is_not_kept(file: Path) -> None:

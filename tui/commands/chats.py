@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -188,8 +187,7 @@ def _tell(found: list[Listed], as_json: bool) -> None:
         if as_json:
             output.write(msgspec.json.encode(item).decode() + "\n")
             continue
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.changed_ms / 1000))
-        output.write(f"{item.key}  {when}  {item.messages:>4}  {' '.join(item.title.split())}\n")
+        output.write(f"{item.key}  {item.when:<16}  {item.messages:>4}  {' '.join(item.title.split())}\n")
         if item.found:
             output.write(f"          {item.found}\n")
     if not found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -82,9 +81,8 @@ class ChatsDialog(Dialog[str]):
         self.query_one(OptionList).add_options([Option(self._line(item)) for item in new])
 
     def _line(self, item: Listed) -> Content:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.changed_ms / 1000)) if item.changed_ms else ""
         mark = "▸ " if item.key == self.shown else "  "
-        parts = [mark + " ".join(item.title.split()), (f"  {when} · {item.messages}", "dim")]
+        parts = [mark + " ".join(item.title.split()), (f"  {item.when} · {item.messages}", "dim")]
         if item.found:
             parts.append((f"\n    {item.found}", "dim"))
         return Content.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))

@@ -25,6 +25,14 @@ class Listed(msgspec.Struct, frozen=True):
     model: str = ""  # that wrote the newest reply
     found: str = ""
 
+    @property
+    def when(self) -> str:
+        """Its last change in the reader's time; empty where it is not known, or no time that there is."""
+        try:
+            return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.changed_ms / 1000)) if self.changed_ms else ""
+        except (OverflowError, ValueError, OSError):  # an import may say anything
+            return ""
+
 
 class ConversationStore(Protocol):
     """Where conversations are kept. Nothing here may keep the screen waiting."""
