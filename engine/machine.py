@@ -46,7 +46,7 @@ def room() -> tuple[str, int]:
     """The device that "auto" will choose and the bytes that are free on it, told without torch."""
     if not _version("torch").endswith("+cpu") and shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", "--id=0"]
-        with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):
             told = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True)
             return "cuda:0", int(told.stdout.split()[0]) * 2**20
     return "cpu", available_bytes()

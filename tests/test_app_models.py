@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -93,6 +94,18 @@ async def test_the_picker_tells_what_is_here_its_size_license_and_whether_it_fit
         assert "tokens" in rows["Qwen/Qwen3-0.6B"]  # of its window, a part fits
         await run.pilot.press("pagedown", "pagedown", "pagedown")
         await run.shows("Fits: no: it needs 6.9 GB to be loaded")
+
+
+async def test_what_is_free_is_asked_of_the_system_while_the_screen_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def room() -> tuple[str, int]:
+        asked.append(threading.current_thread() is threading.main_thread())
+        return "cpu", 1
+
+    monkeypatch.setattr(choices.machine, "room", room)
+    async with running((100, 34)) as run, picking(run):
+        assert asked == [False]  # nvidia-smi takes a second
 
 
 async def test_another_model_goes_on_with_the_chat_by_its_own_template() -> None:

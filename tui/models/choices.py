@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -42,27 +43,43 @@ class Choices:
         self.offline = load.offline
         self.servers = servers
         self.now = now or Choice()
-        device, self.free = (told.device, told.room_bytes) if told is not None else machine.room()
-        if device == "cpu" and not elsewhere:
-            self.free = machine.available_bytes()  # as it is now
-        if load.device not in ("auto", device.split(":")[0], device):
-            device, self.free = load.device, machine.available_bytes()
-        self.page_size = load.page_size or page_size_for(device)
-        if load.precision != "auto":
-            self.precision = load.precision
-        elif told is not None and told.device == device:
-            self.precision = told.precision
-        else:
-            self.precision = machine.expected_precision(device)
+        self._told = told
+
+    @functools.cached_property
+    def _room(self) -> tuple[str, int]:
+        """The device that a model will be loaded on, and the bytes that are free on it."""
+        told = self._told
+        device, free = (told.device, told.room_bytes) if told is not None else machine.room()
+        if self.load.device not in ("auto", device.split(":")[0], device):
+            return self.load.device, machine.available_bytes()
+        if device == "cpu" and not self.elsewhere:
+            free = machine.available_bytes()  # as it is now
+        return device, free
+
+    @property
+    def free(self) -> int:
+        return self._room[1]
+
+    @functools.cached_property
+    def precision(self) -> str:
+        """In which the weights will be held."""
+        device, _ = self._room
+        if self.load.precision != "auto":
+            return self.load.precision
+        if self._told is not None and self._told.device == device:
+            return self._told.precision
+        return machine.expected_precision(device)
 
     def entries(self) -> list[Entry]:
         """Everything there is to choose from, the server's own models and the other servers first.
 
-        Reads headers from the disk. Raises `CutawayError`.
+        Reads headers from the disk, and asks the system what is free. Raises `CutawayError`.
         """
+        device, _ = self._room
         if self.served and self.servers is None:
             return self.offers()
-        return [*self.offers(), *shelf(self.precision, self.load.window, self.page_size)]
+        page_size = self.load.page_size or page_size_for(device)
+        return [*self.offers(), *shelf(self.precision, self.load.window, page_size)]
 
     def offers(self) -> list[Entry]:
         """What the server that answers has, then the servers that have names."""
