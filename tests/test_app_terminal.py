@@ -97,6 +97,17 @@ def test_te_10_old_style_mouse_bytes_are_survived(opened: list[Terminal]) -> Non
     terminal.assert_left_as_found()
 
 
+def test_te_11_a_program_that_was_held_and_let_go_goes_on_and_can_be_quit(opened: list[Terminal]) -> None:
+    terminal = start(opened)
+    os.kill(terminal.child.pid, signal.SIGSTOP)
+    os.kill(terminal.child.pid, signal.SIGCONT)
+    terminal.ask("count 3")
+    terminal.shows("✓ end · 3 tokens")
+    terminal.send("\x11")
+    assert terminal.ended() == 0
+    terminal.assert_left_as_found()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_te_11_a_signal_leaves_the_terminal_as_found_and_no_engine_behind(
     opened: list[Terminal], number: signal.Signals

@@ -73,6 +73,12 @@ def driver(told: Callable[[Driver], None]) -> type[Driver] | None:
             if os.isatty(self.fileno) and hasattr(select, "poll"):
                 threading.Thread(target=end_when_hung_up, args=(self.fileno,), name="hang-up", daemon=True).start()
 
+        def _sigcont_application(self, *_: Any) -> None:
+            # Who was only held (SIGSTOP) still has the terminal. Textual would take it once more, and at the end wait
+            # for ever for the first of two threads that read keys.
+            if self._must_signal_resume:
+                super()._sigcont_application()
+
         def run_input_thread(self) -> None:
             while not self.exit_event.is_set():
                 try:
