@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from ...engine import places
 from ...engine.errors import CutawayError
 from ...engine.protocol import (
     Abort,
@@ -192,7 +191,7 @@ class EngineActions(MainBase):
 
         hint = "A text file: one prompt a line, or prompts of several lines with empty lines between."
         self.app.push_screen(
-            ValueDialog("traffic file", "", hint, lambda text: traffic.read_prompts(Path(text.strip()).expanduser())),
+            ValueDialog("traffic file", "", hint, lambda text: traffic.read_prompts(places.named(text.strip()))),
             typed,
         )
 
