@@ -145,7 +145,7 @@ def test_fish_shows_the_whole_of_what_is_said_of_a_command(tmp_path: Path) -> No
     done = subprocess.run(
         [fish, "-c", line], capture_output=True, check=False, env={**os.environ, "HOME": str(tmp_path)}
     )
-    assert done.stdout.decode().startswith("list\tList kept chats, "), done.stderr
+    assert done.stdout.decode().startswith("list\tList the chats, the one changed last first."), done.stderr
 
 
 @pytest.mark.parametrize("name", ["settings", "chats", "models"])
