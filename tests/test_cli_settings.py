@@ -48,13 +48,15 @@ def test_settings_are_set_read_and_unset_and_comments_stay(file: Path) -> None:
     cutaway("settings", "set", "keys.quit", "ctrl+x Q")
     cutaway("settings", "set", "templates.t.text", "Say {x}")
     cutaway("settings", "set", "servers.box.url", "http://box/v1")
+    cutaway("settings", "set", "servers.box.gap_limit_s", "900")
     assert file.read_text().startswith("# mine\n[sampling]\ntop_k = 3 # few\ntemperature = 0.5\n")
     read = load(file)
     assert read.problems == ()
     assert read.presets == {"coder": {"system": "Be\nexact."}}
     assert read.keys == {"quit": ("ctrl+x", "Q")}
     for name, value in (("temperature", "0.5"), ("presets.coder.system", "Be\nexact."), ("keys.quit", "ctrl+x Q"),
-                        ("templates.t.text", "Say {x}"), ("servers.box.url", "http://box/v1")):  # fmt: skip
+                        ("templates.t.text", "Say {x}"), ("servers.box.url", "http://box/v1"),
+                        ("servers.box.gap_limit_s", "900")):  # fmt: skip
         assert said("settings", "get", name) == f"{value}\n"
     cutaway("settings", "unset", "sampling.temperature")
     assert said("settings", "get", "temperature") == "0.7\n"
@@ -69,6 +71,7 @@ def test_settings_are_set_read_and_unset_and_comments_stay(file: Path) -> None:
         (("set", "keys.regenrate", "x"), "there is no action 'regenrate'. Did you mean regenerate?"),
         (("set", "keys.quit", "ctrl+nothing"), "is no key"),
         (("set", "servers.box.url", "box"), "must begin with http://"),
+        (("set", "servers.box.gap_limit_s", "soon"), "gap_limit_s must be"),
         (("set", "presets", "x"), "presets.NAME.KEY"),
         (("get", "keys.quit"), "keys.quit is not set."),
     ],

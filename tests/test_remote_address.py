@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 
@@ -12,6 +13,7 @@ from cutaway.engine.remote.address import parse, root_of
 from cutaway.engine.remote.keys import Key, KeyMissing
 from cutaway.engine.remote.limits import Limits
 from cutaway.tui.commands import servers
+from cutaway.tui.settings import document
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,7 +119,7 @@ def test_a_key_shows_in_no_representation():
 
 def test_fr_02_the_flag_takes_an_address_or_a_name(monkeypatch: pytest.MonkeyPatch):
     entry = servers.Server("http://gpu-box:8000/v1", "big", "BOX_KEY")
-    monkeypatch.setattr(servers, "named", lambda: {"box": entry})
+    monkeypatch.setattr(servers, "named", lambda: {"box": document.Server(entry.url, "big", "BOX_KEY")})
     assert servers.resolve("") is None
     assert servers.resolve("box") == entry
     assert servers.resolve("box", model="small") == servers.Server(entry.url, "small", "BOX_KEY")
@@ -127,3 +129,28 @@ def test_fr_02_the_flag_takes_an_address_or_a_name(monkeypatch: pytest.MonkeyPat
     assert patient.command()[-6:] == ["--first-token-limit-s", "900", "--gap-limit-s", "0", "--server", entry.url]
     with pytest.raises(SettingError, match=r"bax.*box"):
         servers.resolve("bax")
+
+
+def test_a_server_is_waited_for_as_its_own_entry_says_unless_a_flag_says_otherwise(monkeypatch: pytest.MonkeyPatch):
+    text = '[servers.slow]\nurl = "http://h/v1"\nfirst_token_limit_s = 1800\n[servers.usual]\nurl = "http://i/v1"\n'
+    file = document.read(text)
+    assert file.problems == ()
+    monkeypatch.setattr(servers, "named", lambda: file.servers)
+    everywhere = servers.Patience(Limits(60, 30))
+
+    def limits(name: str, patience: servers.Patience) -> Limits:
+        found = servers.resolve(name, patience=patience)
+        assert found is not None
+        return found.limits
+
+    assert limits("slow", everywhere) == Limits(1800, 30)
+    assert limits("usual", everywhere) == Limits(60, 30)
+    assert limits("http://h/v1", everywhere) == Limits(60, 30)
+    assert limits("slow", servers.Patience(Limits(5, 30), ("first_token_limit_s",))) == Limits(5, 30)
+
+
+@pytest.mark.parametrize(("wrong", "said"), [("-1", "from 0"), ('"long"', "whole number"), ("true", "whole number")])
+def test_a_limit_of_a_server_that_is_none_is_told_and_left_out(wrong: str, said: str):
+    file = document.read(f'[servers.slow]\nurl = "http://h/v1"\ngap_limit_s = {wrong}\n')
+    assert file.servers["slow"].gap_limit_s is None
+    assert re.search(f"line 3: gap_limit_s.*{said}", file.problems[0])

@@ -68,7 +68,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[HttpServer, HttpServe
     monkeypatch.setenv("ONE_KEY", SECRET)
     monkeypatch.setattr(client, "own_command", lambda *flags: COMMAND)
     with serving(answers("from one", "m", "n")) as one, serving(answers("from two", "only")) as two:
-        entries = {"one": servers.Server(one.url, "m", "ONE_KEY"), "two": servers.Server(two.url)}
+        entries = {"one": servers.Entry(one.url, "m", "ONE_KEY"), "two": servers.Entry(two.url)}
         monkeypatch.setattr(servers, "named", lambda: dict(entries))
         yield one, two
 

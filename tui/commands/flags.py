@@ -12,12 +12,13 @@ import msgspec
 from ...engine.client import Engine, EngineClient
 from ...engine.errors import SettingError
 from ...engine.protocol import Configure, Load, SamplingSettings
-from ...engine.remote.limits import USUAL, Limits
+from ...engine.remote.limits import Limits
 from ...engine.settings import parse
+from ..settings.document import SERVER_LIMITS
 from ..settings.schema import SETTINGS
 from . import servers
-from .configured import was_given
-from .servers import Server
+from .configured import settings, was_given
+from .servers import AS_USUAL, Patience, Server
 from .setting_flag import setting_flag
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +50,7 @@ class EngineFlags(msgspec.Struct, frozen=True):
     buffered: bool
     server: Server | None = None
     server_name: str = ""  # as it was given: a name or an address
-    limits: Limits = USUAL
+    patience: Patience = AS_USUAL  # how long any server is waited for
 
     def engine(self) -> Engine:
         """The engine that these flags ask for, not started. Raises `EngineDied` for a command that can't be read."""
@@ -119,12 +120,18 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
         command, address = (command, "") if was_given("engine") else (None, address)
     # A model that the settings name for the machine itself is none of a server that a flag names.
     named = load.model if was_given("model") or not was_given("server") else ""
-    limits = Limits(values.pop("first_token_limit_s"), values.pop("gap_limit_s"))
-    server = servers.resolve(address, named, values.pop("key_env"))
+    patience = _patience(values)
+    server = servers.resolve(address, named, values.pop("key_env"), patience)
     if server is not None:
         load = msgspec.structs.replace(load, model=server.model)
-        server = msgspec.structs.replace(server, limits=limits)
-    return EngineFlags(load, configure, command, trace, values.pop("buffered"), server, address, limits)
+    return EngineFlags(load, configure, command, trace, values.pop("buffered"), server, address, patience)
+
+
+def _patience(values: dict[str, Any]) -> Patience:
+    limits = Limits(values.pop("first_token_limit_s"), values.pop("gap_limit_s"))
+    given = settings()
+    fixed = [name for name in SERVER_LIMITS if given.valued(name).source.startswith(("-", "CUTAWAY_"))]
+    return Patience(limits, tuple(fixed))
 
 
 def _with(function: F, options: list[Callable[[F], F]]) -> F:

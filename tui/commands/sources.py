@@ -87,9 +87,10 @@ class EngineSources:
         flags, load, configure = self._flags, msgspec.structs.replace(self._flags.load, model=choice.model), None
         if choice.server:
             known = flags.server if flags.server is not None and choice.server == flags.server_name else None
-            server = servers.resolve(choice.server, choice.model, known.key_env if known is not None else "")
+            key = known.key_env if known is not None else ""
+            server = servers.resolve(choice.server, choice.model, key, flags.patience)
             assert server is not None
-            client = EngineClient(msgspec.structs.replace(server, limits=flags.limits).command())
+            client = EngineClient(server.command())
             load = msgspec.structs.replace(load, model=server.model)
             # How a server batches is not ours to say.
             configure = msgspec.structs.replace(self._configure, policy=None, prefix_cache=None, kv_reuse=None)

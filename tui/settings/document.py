@@ -25,15 +25,21 @@ TABLES: dict[str, str] = {  # beside the sections: what is called by names of th
 }
 NOTHING_USED = "Nothing of it is used; the defaults are."
 ADDRESS = re.compile(r"^localhost\b|[.:/]")  # what a server's name does not hold
-SERVER_KEYS = ("url", "model", "key_env")
+SERVER_LIMITS = ("first_token_limit_s", "gap_limit_s")  # of one server, instead of those in [engine]
+SERVER_KEYS = ("url", "model", "key_env", *SERVER_LIMITS)
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server by its base URL; `key_env` names the environment variable that holds its key."""
+    """A server by its base URL; `key_env` names the environment variable that holds its key.
+
+    Limits are in seconds, 0 for none; without one, the setting in [engine] holds.
+    """
 
     url: str
     model: str = ""
     key_env: str = ""
+    first_token_limit_s: int | None = None
+    gap_limit_s: int | None = None
 
 
 class SettingsFile(msgspec.Struct, frozen=True):
@@ -174,7 +180,7 @@ class _Reader:
                 values[key] = check(BY_NAME[key], raw)
             except SettingError as error:
                 default = told(BY_NAME[key], BY_NAME[key].default)
-                used = "" if place[0] == "presets" else f"; {default or 'the default'} is used"
+                used = "" if place[0] in ("presets", "servers") else f"; {default or 'the default'} is used"
                 self._say((*place, key), error.message.rstrip(".") + used)
         return values
 
@@ -197,9 +203,12 @@ class _Reader:
     def _servers(self, tables: dict[str, Any]) -> dict[str, Server]:
         found: dict[str, Server] = {}
         for name, table in self._tables("servers", tables):
-            given = self._strings(("servers", name), table, SERVER_KEYS)
+            limits = {key: value for key, value in table.items() if key in SERVER_LIMITS}
+            texts = {key: value for key, value in table.items() if key not in limits}
+            given = self._strings(("servers", name), texts, SERVER_KEYS)
+            waits = self._settings(("servers", name), limits, SERVER_LIMITS)
             if given.get("url", "").startswith(("http://", "https://")):
-                found[name] = Server(**given)
+                found[name] = Server(**given, **waits)
             else:
                 self._say(("servers", name), f"server {name} needs a url that begins with http:// or https://")
         return found

@@ -21,12 +21,14 @@ _TABLES = """
 # [templates.translate]
 # text = "Translate this into {language}:\\n\\n{text}"
 
-# -- Servers that speak OpenAI's protocol; key_env names the variable that holds the key.
+# -- Servers that speak OpenAI's protocol; key_env names the variable that holds the key. The two limits of [engine]
+# can be given for one server, too.
 #
 # [servers.box]
 # url = "http://box:8000/v1"
 # model = "my-model"
 # key_env = "BOX_KEY"
+# first_token_limit_s = 1800
 
 # -- Keys of your own: a key, several, or none ([]). `cutaway settings keys` lists the actions.
 #

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engine.errors import SettingError
-from .document import SERVER_KEYS, TABLES, SettingsFile
+from .document import SERVER_KEYS, SERVER_LIMITS, TABLES, SettingsFile
 from .schema import BY_NAME, IN_PRESETS, SETTINGS, Setting, find
 from .values import nearest, told, typed, written
 
@@ -45,7 +45,8 @@ class Place:
             case ("templates", name, _):
                 return file.templates.get(name)
             case ("servers", name, key):
-                return getattr(file.servers.get(name), key, None)
+                found = getattr(file.servers.get(name), key, None)
+                return told(self.setting, found) if self.setting is not None and found is not None else found
             case ("keys", action):
                 return " ".join(file.keys[action]) if action in file.keys else None
         return None
@@ -65,7 +66,8 @@ def place(name: str, file: SettingsFile) -> Place:
     if table in known and "." in rest:
         called, _, key = rest.rpartition(".")
         if key in known[table]:
-            return Place((table, called, key), BY_NAME.get(key) if table == "presets" else None)
+            shared = table == "presets" or key in SERVER_LIMITS
+            return Place((table, called, key), BY_NAME.get(key) if shared else None)
         raise _unknown(key, known[table], f"[{table}.{called}] has no {key!r}")
     if table in TABLES:
         form = "ACTION" if table == "keys" else "NAME.KEY"
