@@ -17,7 +17,7 @@ import msgspec
 from .client import Engine
 from .errors import TraceError
 from .protocol import AnyCommand, AnyEvent, Welcome
-from .trace import UNFINISHED, Header, as_line
+from .trace_lines import UNFINISHED, Header, as_line
 
 LIMIT = 64 * 2**20  # bytes, packed: hours of talk
 _GZIP = 31  # zlib's word for a gzip header around the largest window

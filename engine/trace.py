@@ -17,23 +17,12 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from . import wire
 from .client import Engine
 from .errors import TraceError
 from .protocol import PROTOCOL_VERSION, AnyCommand, AnyEvent, Command, Event, Welcome
+from .trace_lines import FORMAT, UNFINISHED, Header, as_line
 
-FORMAT = 1
 FLUSH_EVERY = 1.0  # seconds that a crash may cost
-UNFINISHED = ".part"
-_encoder = msgspec.json.Encoder()
-
-
-class Header(msgspec.Struct, frozen=True):
-    """First line of a trace."""
-
-    cutaway_trace: int = FORMAT
-    protocol: int = PROTOCOL_VERSION
-    began_ns: int = 0  # `time.monotonic_ns()` of the recording host when t was 0; 0: not told
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -46,15 +35,6 @@ class Entry(msgspec.Struct, frozen=True):
     def sent(self) -> bool:
         """Whether it went to the engine."""
         return isinstance(self.message, Command)
-
-
-def as_line(t: int, message: AnyEvent | AnyCommand) -> bytes:
-    """One line of a trace, without its end. Lone surrogates, which no UTF-8 can carry, become U+FFFD."""
-    kind = "command" if isinstance(message, Command) else "event"
-    try:
-        return _encoder.encode({"t": t, kind: message})
-    except UnicodeEncodeError:
-        return _encoder.encode({"t": t, kind: wire.without_surrogates(message)})
 
 
 class TraceWriter:

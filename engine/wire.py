@@ -6,6 +6,7 @@ is far above `LARGEST`, so it is refused and quoted rather than waited for. No t
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -21,8 +22,6 @@ QUOTED = 120  # bytes of a foreign stream that an error shows
 
 _M = TypeVar("_M")
 _encoder = msgspec.msgpack.Encoder()
-_commands: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
-_events: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
 
 
 class UnknownMessage(ProtocolError):
@@ -49,12 +48,12 @@ def encode(message: Command | Event) -> bytes:
 
 def decode_command(payload: bytes) -> AnyCommand:
     """Raises `UnknownMessage`."""
-    return _decode(_commands, payload, "command")
+    return _decode(_commands(), payload, "command")
 
 
 def decode_event(payload: bytes) -> AnyEvent:
     """Raises `UnknownMessage`."""
-    return _decode(_events, payload, "event")
+    return _decode(_events(), payload, "event")
 
 
 class FrameReader:
@@ -104,6 +103,16 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+@functools.cache  # made with the first message: it takes four milliseconds, which no first paint should wait for
+def _events() -> msgspec.msgpack.Decoder[AnyEvent]:
+    return msgspec.msgpack.Decoder(AnyEvent)
+
+
+@functools.cache
+def _commands() -> msgspec.msgpack.Decoder[AnyCommand]:
+    return msgspec.msgpack.Decoder(AnyCommand)
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[_M], payload: bytes, kind: str) -> _M:

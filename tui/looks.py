@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 
 from rich.segment import Segment
@@ -19,6 +18,7 @@ from textual.filter import LineFilter
 from textual.theme import Theme
 
 DEFAULT = "cutaway-dark"
+_OURS = Path(__file__).parent.parent / "themes"
 MUTED, DISABLED = 0.62, 0.45  # of the way from the background to the foreground
 _COLOURS = frozenset(
     {"primary", "secondary", "accent", "warning", "error", "success"}
@@ -74,8 +74,7 @@ def _derived(colours: Mapping[str, str]) -> dict[str, str]:
 def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], list[str]]:
     """Every theme by name, the user's last; and a sentence for each file that could not be used."""
     problems: list[str] = []
-    ours = sorted(resources.files("cutaway.themes").iterdir(), key=lambda file: file.name)
-    texts = [(file.name, file.read_text(encoding="utf-8")) for file in ours if file.name.endswith(".toml")]
+    texts = [(file.name, file.read_text(encoding="utf-8")) for file in sorted(_OURS.glob("*.toml"))]
     for path in sorted(user_folder.glob("*.toml")) if user_folder is not None and user_folder.is_dir() else []:
         try:
             texts.append((str(path), path.read_text(encoding="utf-8")))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 
 KEPT = "\n\t"
 PICTURES = 0x2400  # U+2400 and up are pictures of the controls, in their order
@@ -93,18 +92,23 @@ def _without_accents(char: str) -> str:
     return base if base.isprintable() else ""
 
 
-def _spelled(codes: Iterable[int]) -> dict[int, str]:
-    return {code: f"⟨U+{code:04X}⟩" for code in codes}
+class _Table(dict[int, str]):
+    """How a character is shown, worked out where it is first met: there are six thousand, and no start needs them."""
+
+    def __missing__(self, code: int) -> str:
+        shown = self[code] = _shown(code)
+        return shown
 
 
-def _table() -> dict[int, str]:
-    table = {code: chr(PICTURES + code) for code in range(32) if chr(code) not in KEPT}
-    table[0x7F] = "␡"
-    table |= _spelled(range(0x80, 0xA0))
-    for first, last in _HIDING:
-        table |= _spelled(range(first, last + 1))
-    table |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
-    return table
+def _shown(code: int) -> str:
+    if code < 32:
+        return chr(code) if chr(code) in KEPT else chr(PICTURES + code)
+    if code == 0x7F:
+        return "␡"
+    if 0xD800 <= code < 0xE000:
+        return "\ufffd"
+    hiding = 0x80 <= code < 0xA0 or any(first <= code <= last for first, last in _HIDING)
+    return f"⟨U+{code:04X}⟩" if hiding else chr(code)
 
 
-_TABLE = _table()
+_TABLE = _Table()

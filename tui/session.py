@@ -36,6 +36,7 @@ class Session:
 
     `conversation` is one that the store has open, to begin with; without it, a new one is.
     `remember` keeps all that is said, so that it can be saved as a trace.
+    `later` opens the store that chats are kept in from `open_store` on; until then `store` has them.
     `sources` are the engines that chats can be switched among.
     `now_ns` is the screen's clock, on which events come in and are painted.
     """
@@ -54,11 +55,13 @@ class Session:
         conversation: Conversation | None = None,
         remember: bool = False,
         sources: Sources | None = None,
+        later: Callable[[], ConversationStore] | None = None,
     ) -> None:
         self.state = EngineState(now_ns=now_ns)
         self.selection = Selection()
         self.exchange = Exchange(settings)
         self.store: ConversationStore = store or MemoryStore()
+        self._later = later
         self.system = system
         self.answering = Answering(sources)
         self.conversation: Conversation = conversation or self._create()
@@ -87,6 +90,16 @@ class Session:
         """Say that text of these requests has just reached the screen."""
         for request in requests:
             self.state.mark_painted(request, self.state.now_ns())
+
+    def open_store(self) -> bool:
+        """Keep chats in the store that was to be opened later; False where there is none."""
+        later, self._later = self._later, None
+        if later is None:
+            return False
+        before, self.store = self.store, later()
+        for conversation in before.all():
+            self.store.adopt(conversation)
+        return True
 
     def load_model(self, spec: str) -> None:
         """Ask for another model, as `--model` names it. Every chat stays, and is rendered anew by its template."""

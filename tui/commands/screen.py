@@ -41,13 +41,13 @@ def show(flags: EngineFlags, settings: SamplingSettings, system: str, given: Lay
     from ..session import Session
     from ..settings.live import LiveSettings
     from ..state.keeping import MemoryStore
-    from ..store.chats import default_store
     from ..switching import SwitchingEngine
     from .sources import EngineSources, LastChoice
 
     configure = msgspec.structs.replace(flags.configure, delivery="buffered" if flags.buffered else None)
     keep = given.value("keep_chats")
-    store = default_store() if keep else MemoryStore(notice="Chats are not kept: keep_chats is off.")
+    store = _open_store() if chat else MemoryStore(notice="" if keep else "Chats are not kept: keep_chats is off.")
+    session: Session | None = None
     try:
         conversation = _kept(store, chat) if chat else None
         engine = SwitchingEngine(flags.client())
@@ -62,13 +62,20 @@ def show(flags: EngineFlags, settings: SamplingSettings, system: str, given: Lay
         session = Session(
             flags.recorded(engine), load, settings, store, system, configure,
             conversation=conversation, remember=True, sources=sources,
+            later=_open_store if keep and not chat else None,
         )  # fmt: skip
         return asyncio.run(run_session(session, places.state() if keep else None, LiveSettings(given)))
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     finally:
-        if lost := store.end():
+        if lost := (session.store if session is not None else store).end():
             exits.say(f"cutaway: {lost}")
+
+
+def _open_store() -> ConversationStore:
+    from ..store.chats import default_store
+
+    return default_store()
 
 
 def _kept(store: ConversationStore, name: str) -> Conversation | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
+from textual import events
 from textual.screen import Screen
 
 from ...engine.errors import CutawayError
@@ -14,6 +16,8 @@ from ..printable import printable
 from ..session import Session
 from ..state.conversation import Node
 
+T = TypeVar("T")
+
 
 class MainBase(Screen[None]):
     """The session, the keys and the two widgets of the chat; `say` tells the reader something."""
@@ -21,6 +25,7 @@ class MainBase(Screen[None]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
+        self._appeared = False
         self.keymap = STANDARD
 
     @property
@@ -36,6 +41,39 @@ class MainBase(Screen[None]):
     ) -> None:
         """Tell the reader something in passing."""
         self.notify(printable(text), severity=severity, markup=False, timeout=seconds)
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        event.refresh_styles = self._appeared  # the first time, all was styled as it was mounted, just now
+        self._appeared = True
+
+    # The dialogs are imported where they are opened: the first paint does not wait for them.
+
+    def ask_value(
+        self, title: str, value: str, hint: str, read: Callable[[str], T], then: Callable[[T | None], None]
+    ) -> None:
+        """Ask for one line; `read` makes what `then` gets of it, and raises `CutawayError` for what it can't take."""
+        from .dialogs import ValueDialog
+
+        self.app.push_screen(ValueDialog(title, value, hint, read), then)
+
+    def ask_text(
+        self,
+        title: str,
+        text: str,
+        then: Callable[[tuple[str, bool] | None], None],
+        can_go_on: bool = False,
+        hint: str = "",
+    ) -> None:
+        """Let a longer text be edited; `then` gets it, and whether the model is to write on from its end."""
+        from .dialogs import TextDialog
+
+        self.app.push_screen(TextDialog(title, text, can_go_on, hint), then)
+
+    def ask_choice(self, title: str, choices: list[str], then: Callable[[int | None], None], chosen: int = 0) -> None:
+        """Let one of several lines be chosen; `then` gets its number."""
+        from .dialogs import ChoiceDialog
+
+        self.app.push_screen(ChoiceDialog(title, choices, chosen), then)
 
     def wake_engine(self, spare: str = "") -> None:
         """Before asking for something: start the engine again if it is gone, the chat's own if it is another one."""

@@ -17,7 +17,6 @@ from ..chat.document import Document
 from ..panels.units import duration
 from ..state.conversation import Node
 from .base import MainBase
-from .dialogs import ChoiceDialog, TextDialog
 
 QUIT_WITHIN = 3.0  # seconds between the two Ctrl+C
 
@@ -97,7 +96,7 @@ class ChatActions(MainBase):
 
         can_go_on = node.role == "assistant"
         title = "edit the reply, in a new branch" if can_go_on else "edit the message, in a new branch"
-        self.app.push_screen(TextDialog(title, node.text, can_go_on), edited)
+        self.ask_text(title, node.text, edited, can_go_on)
 
     def _edited(self, node: Node, text: str, go_on: bool) -> None:
         conversation = self.session.conversation
@@ -129,7 +128,7 @@ class ChatActions(MainBase):
                 self.path_changed()
 
         hint = "\nSent before every message of this chat, from the next one on. Empty: the model's own."
-        self.app.push_screen(TextDialog("system prompt", self.session.conversation.system, hint=hint), edited)
+        self.ask_text("system prompt", self.session.conversation.system, edited, hint=hint)
 
     # ------------------------------------------------------------------------------------------ copying
 
@@ -186,7 +185,7 @@ class ChatActions(MainBase):
             if index is not None:
                 self.copy(codes[index])
 
-        self.app.push_screen(ChoiceDialog("copy which code block?", first_lines, len(codes) - 1), chosen)
+        self.ask_choice("copy which code block?", first_lines, chosen, len(codes) - 1)
 
     def action_save(self) -> None:
         if self.view.cursor is not None:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from textual.timer import Timer
 
 from ...engine.errors import CutawayError
+from ..printable import printable
 from ..state.conversation import Conversation
 from .chat_actions import ChatActions
-from .chats import ChatsDialog
-from .dialogs import ValueDialog
 
 FOLLOW_AFTER = 0.4  # seconds in a chat until the model that it was written with is asked for
 
@@ -20,6 +19,19 @@ class ChatList(ChatActions):
 
     _saving_trouble = ""
     _following: Timer | None = None
+
+    def open_store(self) -> None:
+        """Open the store where chats are kept, once the screen has been painted: it takes its time."""
+        if self.session.open_store():
+            self.follow_store()
+            self.changed([])
+
+    def follow_store(self) -> None:
+        """Listen to the store, and tell what it has to say."""
+        store = self.session.store
+        store.on_change = lambda: self.call_later(self.tell_saving)
+        if store.notice:
+            self.notify(printable(store.notice), severity="warning", markup=False, timeout=30)
 
     def action_new_chat(self) -> None:
         self._leave()
@@ -34,6 +46,8 @@ class ChatList(ChatActions):
             self._show(chats[index])
 
     def action_chats(self) -> None:
+        from .chats import ChatsDialog
+
         self._leave()
         self.session.store.save(self.session.conversation)
         self.app.push_screen(ChatsDialog(self.session.store, self.session.conversation.key), self._chosen)
@@ -82,9 +96,7 @@ class ChatList(ChatActions):
                 self.path_changed()
 
         hint = "Empty: the beginning of the first question."
-        self.app.push_screen(
-            ValueDialog("name of this chat", conversation.named, hint, lambda text: " ".join(text.split())), named
-        )
+        self.ask_value("name of this chat", conversation.named, hint, lambda text: " ".join(text.split()), named)
 
     def tell_model(self) -> None:
         """Say when another model than the loaded one has written the chat shown."""

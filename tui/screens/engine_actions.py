@@ -20,7 +20,6 @@ from ..controls.bar import ControlsBar
 from ..controls.model import Number
 from ..state.choice import Choice
 from .base import MainBase
-from .dialogs import ValueDialog
 
 
 class EngineActions(MainBase):
@@ -163,13 +162,13 @@ class EngineActions(MainBase):
         settings = self.session.exchange.settings
         value = getattr(settings, number.field)
         hint = f"{number.title}. Empty: {'as many as fit' if number.field == 'max_tokens' else 'off, or by default'}."
-        dialog = ValueDialog(
+        self.ask_value(
             number.field.replace("_", " "),
             "" if value is None else f"{value:.{number.decimals}f}",
             hint,
             lambda text: number.read(self.session.exchange.settings, text),
+            typed,
         )
-        self.app.push_screen(dialog, typed)
 
     def set_sampling(self, settings: SamplingSettings) -> None:
         """Use these settings for what is being written in this chat and for what comes."""
@@ -190,10 +189,7 @@ class EngineActions(MainBase):
                 self.start_traffic(prompts)
 
         hint = "A text file: one prompt a line, or prompts of several lines with empty lines between."
-        self.app.push_screen(
-            ValueDialog("traffic file", "", hint, lambda text: traffic.read_prompts(places.named(text.strip()))),
-            typed,
-        )
+        self.ask_value("traffic file", "", hint, lambda text: traffic.read_prompts(places.named(text.strip())), typed)
 
     def start_traffic(self, prompts: list[str] | None) -> None:
         """Send a round of background requests: the built-in ones, or these."""

@@ -34,7 +34,6 @@ from ..state.conversation import Node
 from .chat_list import ChatList
 from .find_actions import FindActions
 from .hints import composing
-from .keys import KeysScreen, bindings_of
 from .layout import PANELS, shown_panels, size_classes, too_small
 from .notice import notice
 from .panel_actions import PanelActions
@@ -72,7 +71,6 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.settings = settings or at_defaults()
         self.history = history or History()
         self.drafts = drafts
-        self._appeared = False
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
         self._pace = Pace()
@@ -104,10 +102,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
 
     def on_mount(self) -> None:
         self.session.on_event = self._heard
-        store = self.session.store
-        store.on_change = lambda: self.call_later(self.tell_saving)
-        if store.notice:
-            self.notify(printable(store.notice), severity="warning", markup=False, timeout=30)
+        self.follow_store()
         self.tell_model()
         if self.session.state.card is not None:
             self.view.speaker = self.session.state.card.name
@@ -120,6 +115,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.lay_out()
         self.path_changed()
         self.set_interval(TOTALS_EVERY, self._ask_totals)
+        self.call_after_refresh(self.open_store)
 
     def _ask_totals(self) -> None:
         """A server's totals cost it something: they are asked for only while they are looked at."""
@@ -127,10 +123,6 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         told = state.remote and not state.lacks("metrics")
         if told and any(panel.shows_totals for panel in self.query(Panel)):
             self.session.send(Inspect())
-
-    def on_screen_resume(self, event: events.ScreenResume) -> None:
-        event.refresh_styles = self._appeared  # the first time, all was styled as it was mounted, just now
-        self._appeared = True
 
     def on_descendant_focus(self) -> None:
         self._tell()
@@ -266,6 +258,8 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             self.action_write()
 
     def action_keys(self) -> None:
+        from .keys import KeysScreen, bindings_of
+
         groups = [
             (title, [b for action in ACTIONS if action.group == group for b in self.keymap.bindings(action)])
             for group, title in GROUPS.items()

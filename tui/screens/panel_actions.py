@@ -11,7 +11,6 @@ from ..controls.bar import ControlsBar
 from ..panels import ForkRequested, InspectRequested, Panel, SelectionChanged
 from ..state.conversation import Node
 from .base import MainBase
-from .jump import JumpScreen
 from .layout import PANELS
 from .tabs import PanelTabs
 
@@ -77,6 +76,8 @@ class PanelActions(MainBase):
         self.composer.focus()
 
     def action_jump(self) -> None:
+        from .jump import JumpScreen
+
         places = [widget for widget in self.focus_chain if widget.region.area > 0]
 
         def chosen(widget: Widget | None) -> None:

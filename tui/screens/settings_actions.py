@@ -17,9 +17,7 @@ from ..settings.live import NOWHERE, Changed, LiveSettings
 from ..settings.prompts import system_text
 from ..settings.schema import BY_NAME, IN_PRESETS, WHEN
 from ..settings.values import told
-from .dialogs import ChoiceDialog, ValueDialog
 from .engine_actions import EngineActions
-from .template_form import TemplateForm
 
 LONG = 20  # seconds that a problem of the file is shown
 LOOK_EVERY = 1.0  # seconds between two looks at the file's time
@@ -189,7 +187,7 @@ class SettingsActions(EngineActions):
                 self.use_preset(names[index])
 
         at = names.index(self.settings.layers.preset) if self.settings.layers.preset in names else 0
-        self.app.push_screen(ChoiceDialog("presets", lines, at), chosen)
+        self.ask_choice("presets", lines, chosen, at)
 
     def _line(self, name: str) -> str:
         if not name:
@@ -230,7 +228,7 @@ class SettingsActions(EngineActions):
                 self.say(f"Saved as preset {self._line(name)}")
 
         hint = "Sampling, switches and system prompt as they are now. A preset of the same name is replaced."
-        self.app.push_screen(ValueDialog("save as preset", "", hint, _preset_name), named)
+        self.ask_value("save as preset", "", hint, _preset_name, named)
 
     # ------------------------------------------------------------------------------------------- templates
 
@@ -245,7 +243,7 @@ class SettingsActions(EngineActions):
             if index is not None:
                 self.use_template(names[index])
 
-        self.app.push_screen(ChoiceDialog("templates", lines), chosen)
+        self.ask_choice("templates", lines, chosen)
 
     def use_template(self, name: str) -> None:
         """Ask for the fields of a template, and put what it makes into the composer."""
@@ -258,6 +256,8 @@ class SettingsActions(EngineActions):
                 self.action_write()
 
         if fields:
+            from .template_form import TemplateForm
+
             self.app.push_screen(TemplateForm(name, fields), filled)
         else:
             filled({})

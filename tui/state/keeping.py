@@ -57,6 +57,10 @@ class ConversationStore(Protocol):
         """A new chat, kept from its first message on."""
         ...
 
+    def adopt(self, conversation: Conversation) -> None:
+        """Take a chat that was begun before this store was open."""
+        ...
+
     def save(self, conversation: Conversation) -> None:
         """Keep what is new in this chat; called for every message that is final and every choice of a branch."""
         ...
@@ -116,6 +120,9 @@ class MemoryStore:
         conversation = Conversation(f"chat-{self._made}", system=system)
         self._kept.append(conversation)
         return conversation
+
+    def adopt(self, conversation: Conversation) -> None:
+        self._kept.append(conversation)
 
     def save(self, conversation: Conversation) -> None:
         conversation.changed_ms = time.time_ns() // 1_000_000

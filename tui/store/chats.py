@@ -61,6 +61,11 @@ class ChatStore:
         self._open.append(conversation)
         return conversation
 
+    def adopt(self, conversation: Conversation) -> None:
+        conversation.key = new_key()
+        self._open.append(conversation)
+        self.save(conversation)
+
     # ------------------------------------------------------------------------------------------- keeping
 
     def save(self, conversation: Conversation) -> None:

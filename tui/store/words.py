@@ -19,9 +19,7 @@ _TRIGGERS = {
 }
 _PART = re.compile(r'"([^"]+)"|(\S+)')
 # Scripts written without blanks: the index would take a whole sentence for one word.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
-)
+_UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 
 
 def available(connection: sqlite3.Connection) -> bool:
@@ -68,7 +66,7 @@ def parts(text: str) -> list[str]:
 
 def query(wanted: list[str]) -> str:
     """An FTS5 query for messages that hold all of these, the last as a beginning; empty where it can't be asked."""
-    if not wanted or any(_UNSPACED.search(part) or not any(c.isalnum() for c in part) for part in wanted):
+    if not wanted or any(re.search(_UNSPACED, part) or not any(c.isalnum() for c in part) for part in wanted):
         return ""
     quoted = ['"' + part.replace('"', '""') + '"' for part in wanted]
     return " ".join(quoted) + "*"
