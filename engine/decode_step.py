@@ -8,6 +8,7 @@ weights, as a single call into kernels.cpp. Models of any other build are refuse
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from typing import Any
 
 import torch
@@ -169,6 +170,7 @@ class NativeStep(DecodeStep):
         self.vocabulary: int = head.out_features
         # Everything whose address the structs hold; it must live as long as they do.
         self.held: list[object] = [model, cache]
+        weakref.finalize(self, library.settle)  # a late helper may still read what is freed with this
         positions = torch.arange(min(model.config.max_position_embeddings, len(cache.keys[0])))  # type: ignore[union-attr]
         with torch.inference_mode():
             cos, sin = inner.rotary_emb(torch.zeros(1), positions.unsqueeze(0))  # [1, positions, head_dim]

@@ -24,6 +24,8 @@ NAMES = (
     "kernels_attention.h",
     "kernels_int8.h",
     "kernels_lanes.h",
+    "kernels_model.h",
+    "kernels_step.h",
     "kernels_survey.h",
     "kernels_team.h",
 )
@@ -33,13 +35,13 @@ NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the compi
 
 
 class Linear(Structure):
-    """`struct Linear` of kernels.cpp."""
+    """`struct Linear` of kernels_int8.h."""
 
     _fields_ = [("data", c_void_p), ("scales", c_void_p), ("bias", c_void_p), ("n", c_int32), ("k", c_int32)]
 
 
 class Layer(Structure):
-    """`struct Layer` of kernels.cpp."""
+    """`struct Layer` of kernels_model.h."""
 
     _fields_ = [
         *((name, Linear) for name in ("q", "k", "v", "o", "gate", "up", "down")),
@@ -49,7 +51,7 @@ class Layer(Structure):
 
 
 class Model(Structure):
-    """`struct Model` of kernels.cpp."""
+    """`struct Model` of kernels_model.h."""
 
     _fields_ = [
         ("layers", POINTER(Layer)),
@@ -63,7 +65,7 @@ class Model(Structure):
 
 
 class Batch(Structure):
-    """`struct Batch` of kernels.cpp."""
+    """`struct Batch` of kernels_model.h."""
 
     _fields_ = [
         *((name, c_void_p) for name in ("x", "positions", "slots", "lengths", "page_table", "outputs", "logits")),
@@ -121,6 +123,12 @@ class Library:
         self.use_plain = library.cutaway_plain
         self.use_plain.argtypes = [c_int]
         self.use_plain.restype = None
+        self.settle = library.cutaway_settle
+        self.settle.argtypes = []
+        self.settle.restype = None
+        self.stall = library.cutaway_stall
+        self.stall.argtypes = [c_int]
+        self.stall.restype = c_int64
         library.cutaway_instructions.restype = c_char_p
         self.name = f"cutaway int8 ({library.cutaway_instructions().decode()})"
 

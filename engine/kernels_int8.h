@@ -27,19 +27,25 @@ extern "C" struct Linear {  // y = x W^T + bias; n outputs (padded to 16 in stor
 // Quantised activations in panels of 16 rows (or all rows, if fewer), group by group inside: what a tile reads lies
 // together, and rows of different panels share no cache line.
 struct Rows {
-    int rows, width, groups;
+    int rows = 0, width = 0, groups = 0;
     Buffer<int8_t> q;        // [panels][k/32][width][32]
     Buffer<float> scale;     // [panels][k/32][width]
     Buffer<int32_t> offset;  // [panels][k/32][width]: -128 * sum of q, which takes the weights' + 128 back
 
-    Rows(int rows, int k)
-        : rows(rows), width(std::min(rows, PANEL)), groups(k / GROUP), q(size() * GROUP), scale(size()),
-          offset(size()) {}
-    size_t size() const { return rows ? (size_t)panels(rows) * width * groups : 0; }
+    void shape(int count, int k) {
+        rows = count, width = std::min(count, PANEL), groups = k / GROUP;
+        const size_t size = (size_t)panels(rows) * width * groups;
+        q.need(size * GROUP), scale.need(size), offset.need(size);
+    }
     size_t place(int row, int group) const { return ((size_t)(row / PANEL) * groups + group) * width + row % PANEL; }
     static int panels(int rows) { return (rows + PANEL - 1) / PANEL; }
     static int end(int panel, int rows) { return std::min((panel + 1) * PANEL, rows); }
 
+    void copy(const Rows& from, size_t source, size_t target, size_t count) {  // places
+        std::memcpy(q.at(target * GROUP), from.q.at(source * GROUP), count * GROUP);
+        std::memcpy(scale.at(target), from.scale.at(source), count * sizeof(float));
+        std::memcpy(offset.at(target), from.offset.at(source), count * sizeof(int32_t));
+    }
     void put(int row, int group, const float* x) {
         const Ints positive = Ints{} + 0x7fffffff;
         const float top = highest(larger((Floats)((Ints)at(x) & positive), (Floats)((Ints)at(x + BLOCK) & positive)));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 #if defined(__AVX2__)
@@ -64,14 +65,23 @@ static inline Floats exponential(Floats x) {  // Cephes' expf, sixteen at once: 
 }
 static inline float exponential(float x) { return exponential(Floats{} + x)[0]; }
 
-// Memory that begins on a cache line: two threads that write to neighbouring chunks should not share one.
+// Memory that begins on a cache line, since two threads that write to neighbouring chunks should not share one. It is
+// kept from one use to the next, and what it holds at first is anything.
 template <class T> struct Buffer {
     struct alignas(64) Line {
         T items[64 / sizeof(T)];
     };
-    std::vector<Line> lines;
+    std::unique_ptr<Line[]> lines;
+    size_t room = 0;  // lines
 
-    explicit Buffer(size_t count) : lines((count * sizeof(T) + 63) / 64) {}
-    T* at(size_t index) { return lines.data()->items + index; }
-    const T* at(size_t index) const { return lines.data()->items + index; }
+    void need(size_t count) {
+        constexpr size_t LARGE = 1 << 17;  // lines, 8 MB: what a long prompt needed is not kept for single tokens
+        const size_t wanted = (count * sizeof(T) + 63) / 64;
+        if (wanted <= room && (room < LARGE || room / 8 < wanted)) return;
+        lines.reset();
+        lines.reset(new Line[wanted]);
+        room = wanted;
+    }
+    T* at(size_t index) { return lines.get()->items + index; }
+    const T* at(size_t index) const { return lines.get()->items + index; }
 };
