@@ -6,7 +6,9 @@ Directory Specification (0.8) asks, an `XDG_*` value that is empty or relative c
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -65,3 +67,17 @@ def data() -> Path:
 def state() -> Path:
     """Logs and traces."""
     return folder("state")
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, for nobody else to read; makes its folder. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

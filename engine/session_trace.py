@@ -6,7 +6,6 @@ always save what it has just shown.
 
 from __future__ import annotations
 
-import contextlib
 import time
 import zlib
 from collections.abc import AsyncIterator
@@ -14,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from . import places
 from .client import Engine
 from .errors import TraceError
 from .protocol import AnyCommand, AnyEvent, Welcome
-from .trace_lines import UNFINISHED, Header, as_line
+from .trace_lines import Header, as_line
 
 LIMIT = 64 * 2**20  # bytes, packed: hours of talk
 _GZIP = 31  # zlib's word for a gzip header around the largest window
@@ -49,14 +49,9 @@ class SessionTrace:
 
     def save(self, path: Path) -> None:
         """Write everything so far to a new file, whole or not at all. Raises `TraceError`."""
-        unfinished = path.with_name(path.name + UNFINISHED)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            unfinished.write_bytes(b"".join([*self._packed, self._packer.copy().flush()]))
-            unfinished.replace(path)
+            places.put(path, b"".join([*self._packed, self._packer.copy().flush()]))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
             raise TraceError(
                 f"{path} can't be written: {error.strerror or error}.",
                 "Free some space, or set CUTAWAY_STATE_DIR to another folder.",

@@ -21,7 +21,7 @@ from cutaway.engine.protocol import (
 )
 from cutaway.tui import traffic
 from cutaway.tui.chat import clipboard, places
-from cutaway.tui.chat.drafts import HISTORY_LIMIT, Drafts, History
+from cutaway.tui.chat.drafts import HISTORY_BYTES, HISTORY_LIMIT, Drafts, History
 from cutaway.tui.chat.exchange import Exchange
 from cutaway.tui.chat.meter import Meter
 from cutaway.tui.chat.status import ending
@@ -238,6 +238,25 @@ def test_the_history_is_kept_bounded_and_read_again(tmp_path: Path) -> None:
     assert again.newer() is None
     path.write_text("not json\n[1]\n" + '"fine"\n')
     assert History(path).entries == ["fine"]
+
+
+def test_of_very_long_prompts_the_newest_are_kept_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    history = History(path)
+    for number in range(6):
+        history.add(f"{number}" + "x" * (HISTORY_BYTES // 4))
+    assert [entry[0] for entry in History(path).entries] == ["3", "4", "5"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_what_was_typed_is_nobody_else_s_to_read(tmp_path: Path) -> None:
+    drafts, history = Drafts(tmp_path / "state"), History(tmp_path / "state" / "prompts.jsonl")
+    drafts.keep("a secret")
+    history.add("another")
+    for path in (drafts.path, history.path, tmp_path / "state"):
+        assert path is not None
+        assert path.stat().st_mode & 0o077 == 0
+    assert len(list((tmp_path / "state").iterdir())) == 2
 
 
 # -------------------------------------------------------------------------------------------------- looks

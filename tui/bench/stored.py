@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -40,13 +37,4 @@ def load(file: Path) -> Report | None:
 
 def save(report: Report, file: Path) -> None:
     """Put `report` in its place in one step: readers find the old one or the new one. Raises `OSError`."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as made:
-            made.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-        Path(name).replace(file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    places.put(file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")

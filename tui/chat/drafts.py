@@ -7,8 +7,10 @@ import json
 import os
 from pathlib import Path
 
+from ...engine import places
+
 HISTORY_LIMIT = 500  # prompts kept
-HISTORY_BYTES = 4_000_000  # of the history file that are read
+HISTORY_BYTES = 4_000_000  # of the history file at most: the oldest prompts go first
 
 
 class Drafts:
@@ -25,10 +27,7 @@ class Drafts:
             return
         with contextlib.suppress(OSError):
             if text.strip():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                new = self.path.with_suffix(".new")
-                new.write_text(text, encoding="utf-8", errors="surrogatepass")
-                new.replace(self.path)
+                places.put(self.path, text.encode("utf-8", "surrogatepass"))
             else:
                 self.path.unlink(missing_ok=True)
             self._kept = text
@@ -89,10 +88,10 @@ class History:
         if self.path is None:
             return
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.path.with_suffix(f".{os.getpid()}.new")
-            new.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
-            new.replace(self.path)
+            lines = [json.dumps(entry).encode() + b"\n" for entry in self.entries]
+            while sum(map(len, lines)) > HISTORY_BYTES:
+                del lines[0]
+            places.put(self.path, b"".join(lines))
 
     def older(self, current: str) -> str | None:
         """The prompt before; `current` is kept for coming back. None: there is none."""

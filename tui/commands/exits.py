@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from functools import partial
 
 from ...engine import places
 from ...engine.errors import CutawayError
@@ -80,8 +81,9 @@ def _log(text: str) -> str:
     """Keep a traceback, and say where."""
     try:
         file = places.state() / "cutaway.log"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8", errors="replace") as log:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private = partial(os.open, mode=0o600)  # it quotes the command line, questions and all
+        with open(file, "a", encoding="utf-8", errors="replace", opener=private) as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(sys.argv)}\n{text}\n")
     except (OSError, CutawayError):
         return "--debug shows where."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from ...engine import places
 from ...engine.client import EngineClient
 from ...engine.protocol import Configure
 from ..settings.layers import Layers
@@ -46,10 +46,7 @@ class LastChoice:
     def keep(self, choice: Choice) -> None:
         """Whole or not at all; a disk that takes nothing must not disturb the chat."""
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.path.with_suffix(f".{os.getpid()}.new")
-            new.write_bytes(msgspec.json.encode(_Kept(choice, self._settings)))
-            new.replace(self.path)
+            places.put(self.path, msgspec.json.encode(_Kept(choice, self._settings)))
 
 
 class EngineSources:

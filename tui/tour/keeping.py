@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
+from ...engine import places
 from .progress import Kept
 
 NAME = "tour.json"
@@ -46,18 +45,8 @@ class ProgressFile:
         """Replace what was kept. A disk that is full costs the progress, not the tour: see `problem`."""
         if self.path is None:
             return
-        unfinished = ""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, unfinished = tempfile.mkstemp(dir=self.path.parent, prefix=f".{NAME}.")
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(kept)))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(unfinished).replace(self.path)
+            places.put(self.path, msgspec.json.format(msgspec.json.encode(kept)))
             self.problem = ""
         except OSError as error:
             self.problem = f"The tour's progress is not being kept: {self.path} ({error.strerror})."
-            if unfinished:
-                with contextlib.suppress(OSError):
-                    Path(unfinished).unlink()
