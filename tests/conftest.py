@@ -35,6 +35,13 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 @pytest.fixture(autouse=True)
+def the_same_numbers_everywhere() -> None:
+    """What a test draws without a seed of its own is what it drew on every other machine."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def disks_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program goes on after a moment when a disk is slow; a test waits for what it has saved."""
     if "cutaway.tui.store.chats" in sys.modules:

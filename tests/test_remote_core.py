@@ -47,6 +47,7 @@ from .http_server import (
     stream,
     vllm,
 )
+from .patience import until
 from .remote_driver import connected, core
 
 VLLM_TEXT = "L'Étoile, la Marseillaise, la femme,"
@@ -354,7 +355,7 @@ def test_oa_13_a_cancel_works_at_once_and_closes_the_stream():
         assert running.text() == "a"
         gate.set()
         running.ask("next", settings=SamplingSettings())
-        assert server.open <= 2
+        until(lambda: server.open <= 2, "the stream to be closed")
 
 
 def test_whatever_goes_wrong_in_connecting_is_told_and_what_waits_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,21 +18,13 @@ from cutaway.tui.store.database import Changes, Database
 from cutaway.tui.store.errors import StoreError, reason
 from cutaway.tui.store.pages import rows
 
-from .patience import PATIENCE
+from .patience import PATIENCE, until
 from .test_store import chat
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "data" / "chats.db"
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Let the writer's thread come to it."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 class _Filling(Database):
@@ -203,7 +195,7 @@ def test_pe_04_a_file_cut_to_half_gives_what_is_in_it_and_says_so(file: Path) ->
 
 def test_pe_04_nothing_readable_is_said_too_and_the_file_is_kept(file: Path) -> None:
     file.parent.mkdir()
-    file.write_bytes(os.urandom(20_000))
+    file.write_bytes(random.Random(1).randbytes(20_000))
     store = ChatStore(file)
     assert "nothing in it could be read" in store.notice
     assert len(list(file.parent.glob("chats-damaged-*.db"))) == 1
