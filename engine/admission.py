@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from .errors import TooLongError
 from .lanes import Lanes
 from .pages import PagePool
 from .protocol import Wait
@@ -22,6 +23,29 @@ Enter = Callable[[Sequence, list[int]], None]
 def count(number: int, thing: str) -> str:
     """ "1 page", "2 pages"."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def lane_limit(max_lanes: int, token_budget: int) -> tuple[int, str]:
+    """How many lanes there may be, and what to say when they are taken.
+
+    Each lane gets at least one position in every iteration, so there can't be more of them than that.
+    """
+    limit = max(1, min(max_lanes, token_budget))
+    full = f"all {limit} lanes are taken" if limit > 1 else "the only lane is taken"
+    if token_budget < max_lanes:
+        full += f", as many as the token budget of {token_budget} serves"
+    return limit, full
+
+
+def check_fits(pool: PagePool, prompt_length: int) -> None:
+    """Raise `TooLongError` for a prompt that, with one new token, can never fit `pool`."""
+    needed = pool.pages_for(prompt_length + 1)
+    if needed > pool.pages:
+        raise TooLongError(
+            f"A prompt of {count(prompt_length, 'token')} needs {count(needed, 'page')} of "
+            f"{pool.page_size} tokens, the pool has {pool.pages}.",
+            "Shorten it, or load the model with more pages.",
+        )
 
 
 class Admission:

@@ -1,19 +1,23 @@
-"""The engine's heart: `schedule() -> run() -> sample() -> report()`, and the commands that change its course."""
+"""The engine's heart: `schedule() -> run() -> sample() -> report()`, and the commands that change its course.
+
+On a device that runs by itself, the next iteration's first two are done between this one's last two.
+"""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import time
 from collections.abc import Callable
 
 import msgspec
-import torch
 
 from .errors import CutawayError, PromptError, SettingError
 from .forks import fork_request, fork_siblings
+from .inspection import metrics, page_changes, page_detail
 from .intake import Intake
-from .isolation import Outcome, run_and_sample
-from .memory_speed import bytes_per_second
+from .isolation import Outcome, outcomes
+from .launched import Launched, launch
 from .metrics import Totals
 from .plan import StepPlan
 from .protocol import (
@@ -29,13 +33,11 @@ from .protocol import (
     Fork,
     Inspect,
     ModelCard,
-    PageDetail,
     Pause,
     Ready,
     Rejected,
     Resume,
     Sampled,
-    Step,
     StepOnce,
     Submit,
     Switches,
@@ -43,7 +45,7 @@ from .protocol import (
 from .replies import Replies
 from .report import Clock, step_event
 from .request import Request, Sample
-from .runner import Runner
+from .runner import Runner, RunsAhead
 from .sampler import Sampler
 from .scheduler import Scheduler
 from .switchboard import configure
@@ -77,6 +79,8 @@ class EngineCore:
         self.credit = 0  # iterations a paused engine may still run
         self.requests: dict[str, Request] = {}
         self.finished: collections.OrderedDict[str, Request] = collections.OrderedDict()
+        self._following: Launched | None = None  # launched while the iteration before it ran
+        self._not_ahead = ""  # why the next iteration is not
 
     def start(self) -> None:
         """Tell that the model serves, and how the switches stand. To be called by the thread that will step."""
@@ -87,28 +91,62 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether `step` would run something now."""
-        return bool(self.requests) and (not self.switches.paused or self.credit > 0)
+        return bool(self.requests or self._following) and (not self.switches.paused or self.credit > 0)
 
     # ------------------------------------------------------------------------------------------- one iteration
 
     def step(self) -> None:
-        """Run one iteration, if there is one to run."""
-        if not self.has_work:
-            return
+        """Complete one iteration, if there is one to run; where the runner runs ahead, launch the next one before."""
+        if self.has_work:
+            self._iterate(go_on=True)
+
+    def _iterate(self, go_on: bool) -> None:
+        launched, self._following = self._following or self._begin(), None
+        if launched is not None:
+            launched.sample(self)
+            self._following = self._launch_after(launched) if go_on else None
+            self._complete(launched)
+
+    def _begin(self) -> Launched | None:
+        """Plan and launch an iteration; None if there is nothing to compute."""
         clock = Clock(started=time.monotonic_ns())
         plan = self.scheduler.schedule()
         if plan is None:
-            return
-        self.credit = max(0, self.credit - 1)
+            return None
         clock.scheduled = time.monotonic_ns()
-        outcomes = run_and_sample(self, plan, clock)
-        for work, _, error in outcomes:
+        plan, self._not_ahead = dataclasses.replace(plan, not_ahead=self._not_ahead), ""
+        return launch(self, plan, clock)
+
+    def _launch_after(self, launched: Launched) -> Launched | None:
+        """Plan and launch the iteration after one that still runs, where that can be done (see `launched.py`)."""
+        guesses = launched.guesses
+        needed = bool(launched.plan.sampling)
+        if not isinstance(self.runner, RunsAhead) or launched.error is not None or (needed and guesses is None):
+            return None
+        clock = Clock(started=time.monotonic_ns())
+        plan = "the engine is paused" if self.switches.paused else self.scheduler.ahead(launched.plan)
+        clock.scheduled = time.monotonic_ns()
+        if isinstance(plan, str):
+            self._not_ahead = plan
+            return None
+        following = launch(self, plan, clock, guesses)
+        launched.clock.elsewhere += clock.ran - clock.started
+        return following
+
+    def _complete(self, launched: Launched) -> None:
+        """Draw, append, stop, free, and tell it all."""
+        found = outcomes(self, launched)
+        plan, clock = launched.plan, launched.clock
+        self.credit = max(0, self.credit - 1)
+        if self._following is not None:
+            self._following.drawn = launched.confirmed([draw for _, draw, _ in found if draw is not None])
+        for work, _, error in found:
             if error is not None:  # before the commit, or pages that nobody filled could be matched
                 self.scheduler.abort(work.sequence)
         self.scheduler.commit(plan)
         now = clock.sampled = time.monotonic_ns()
         self._stamp(plan, clock)
-        sampled, endings = self._take(outcomes, now)
+        sampled, endings = self._take(found, now)
         step = step_event(plan, self.scheduler.pool, sampled, clock, time.monotonic_ns(), self.switches.inspect)
         self.totals.step(step)
         self.totals.prefix_cache_hits += step.spared
@@ -182,6 +220,8 @@ class EngineCore:
 
     def handle(self, command: AnyCommand) -> None:
         """Carry out one command. What is wrong with it becomes an event, never an exception."""
+        if self._following is not None and not isinstance(command, (Submit, Abort, Inspect)):
+            self._iterate(go_on=False)  # what may change the course finds nothing on its way
         try:
             self._carry_out(command)
         except CutawayError as error:
@@ -191,7 +231,9 @@ class EngineCore:
                 self.emit(Rejected(command.request, error.message, error.action, field))
             else:
                 self.emit(Failed(error.message, error.action, error.kind, request=name or ""))
-        self._tell_page_changes()
+        iteration = self.scheduler.iteration - (self._following is not None)  # the last one that is complete
+        if (changes := page_changes(self, iteration)) is not None:
+            self.emit(changes)
 
     def _carry_out(self, command: AnyCommand) -> None:
         match command:
@@ -211,13 +253,9 @@ class EngineCore:
                 self.credit = 0
                 self.switch(paused=False)
             case Inspect(page=None, memory=memory):
-                running = sum(s.sequence.lane >= 0 for r in self.requests.values() for s in r.samples)
-                alive = sum(s.reason is None for r in self.requests.values() for s in r.samples)
-                totals = self.totals.event(self.scheduler.pool.totals(), running, max(0, alive - running))
-                speed = bytes_per_second(self.card.step_bytes, torch.device(self.card.device)) if memory else 0
-                self.emit(msgspec.structs.replace(totals, memory_bytes_per_s=speed))
+                self.emit(metrics(self, memory))
             case Inspect(page=page):
-                self.emit(self._page_detail(page if page is not None else -1))
+                self.emit(page_detail(self, page if page is not None else -1))
             case ClearCache():
                 self.scheduler.pool.clear_cache()
             case _:
@@ -260,25 +298,3 @@ class EngineCore:
         """Record switches that have changed, and tell how all of them stand."""
         self.switches = msgspec.structs.replace(self.switches, **changes)
         self.emit(Configured(self.switches))
-
-    def _page_detail(self, page: int) -> PageDetail:
-        pool = self.scheduler.pool
-        if not 0 <= page < pool.pages:
-            raise SettingError("page", f"page must be from 0 to {pool.pages - 1}, not {page}.")
-        detail = pool.detail(page)
-        pieces = tuple(self.tokenizer.piece(token) for token in detail.token_ids)
-        return msgspec.structs.replace(detail, pieces=pieces)
-
-    def _tell_page_changes(self) -> None:
-        """Pages that a command freed or forgot, as an iteration without lanes: nothing ran."""
-        changes = self.scheduler.pool.drain_changes() if self.switches.inspect else ()
-        if changes:
-            self.emit(
-                Step(
-                    iteration=self.scheduler.iteration,
-                    started_ns=time.monotonic_ns(),
-                    pages=changes,
-                    pool=self.scheduler.pool.totals(),
-                    policy=self.scheduler.policy,
-                )
-            )

@@ -92,6 +92,11 @@ def gathered(q: Tensor, cache: KVCache, layer: int, ragged: Ragged, scale: float
     return out
 
 
+def first_line(error: BaseException) -> str:
+    """The beginning of what torch says, which can go on for a page; its type where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
 @torch.inference_mode()
 def problem(cache: KVCache, heads: int) -> str:
     """Why `varlen` can't serve this cache; empty where it can: tried on a prompt and a decode, against `gathered`.
@@ -119,8 +124,10 @@ def problem(cache: KVCache, heads: int) -> str:
         wanted = gathered(query, cache, layer, ragged, 0.1, None).float()
         difference = (varlen(query, cache, layer, ragged, 0.1, None).float() - wanted).norm() / wanted.norm()
         return "" if float(difference) < CLOSE else f"torch's varlen_attn is off by {float(difference):.2g}"
+    except TypeError:
+        return f"varlen_attn of torch {torch.__version__} takes no block tables, from 2.12 on it does"
     except (RuntimeError, NotImplementedError, ValueError, ImportError) as error:
-        return f"torch's varlen_attn can't: {str(error).splitlines()[0][:120]}"
+        return f"torch's varlen_attn can't: {first_line(error)}"
     finally:
         for kept in (cache.keys[layer], cache.values[layer]):
             kept[: 2 * size] = 0

@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .cuda_attention import Ragged
+from .cuda_attention import Ragged, first_line
+from .guess import resolve
 from .plan import Work
+from .transfers import Passed
 
 WARM_UPS = 2  # runs before a recording, for what libraries set up on first use
 
@@ -44,17 +46,22 @@ def record_on(device: torch.device) -> Record:
     if device.type != "cuda":
         return Unrecorded
     pool = torch.cuda.graph_pool_handle()
+    aside = torch.cuda.Stream(device)  # of this device, which need not be torch's current one
 
     def record(work: Callable[[], None]) -> Graph:
-        aside = torch.cuda.Stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
                 work()
-        torch.cuda.current_stream(device).wait_stream(aside)
+        before = torch.cuda.current_stream(device)
+        before.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            work()
+        try:
+            # Another model may serve meanwhile: what its thread does must not end this recording, nor be refused.
+            with torch.cuda.graph(graph, pool=pool, stream=aside, capture_error_mode="thread_local"):
+                work()
+        finally:
+            torch.cuda.set_stream(before)  # a recording that fails at its end leaves its own stream in place
         return graph
 
     return record
@@ -66,11 +73,12 @@ def sizes(most: int) -> list[int]:
     return [size for size in steps if size < most] + [most]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Rows:
     """The buffers of one batch size: one piece of device memory, and where in it things are.
 
-    `host` is its twin in pinned memory, filled through `fields` and copied over as a whole.
+    `host` is its twin in pinned memory, filled through `fields` and copied over as a whole; `copied` says when it may
+    be filled again, since the step that it was last filled for may still wait for its turn.
     """
 
     host: Tensor  # [n] int32
@@ -81,6 +89,7 @@ class Rows:
     positions: Tensor
     slots: Tensor
     ragged: Ragged
+    copied: Passed
 
     @classmethod
     def make(cls, size: int, width: int, page_size: int, scratch: int, device: torch.device) -> Rows:
@@ -95,10 +104,11 @@ class Rows:
         ids, positions, slots, used = there[: 4 * size].view(4, size)
         starts = torch.arange(size + 1, dtype=torch.int32, device=device)
         ragged = Ragged(starts, used, there[4 * size :].view(size, width), 1, width * page_size)
-        return cls(host, there, fields, tables, ids, positions, slots, ragged)
+        return cls(host, there, fields, tables, ids, positions, slots, ragged, Passed(device))
 
-    def fill(self, works: Sequence[Work], scratch: int, page_size: int) -> None:
-        """Take the rows' inputs over, and start their copy to the device."""
+    def fill(self, works: Sequence[Work], scratch: int, page_size: int, guesses: Tensor | None) -> None:
+        """Take the rows' inputs over, and start their copy to the device; `guesses` are for placeholders (`Work`)."""
+        self.copied.wait()
         count = len(works)
         self.fields[0, :count] = [work.token_ids[0] for work in works]
         self.fields[1, :count] = [work.start for work in works]
@@ -110,6 +120,9 @@ class Rows:
         for row, work in enumerate(works):
             self.tables[row, : len(work.block_table)] = work.block_table
         self.device.copy_(self.host, non_blocking=True)
+        self.copied = Passed(self.device.device)
+        if guesses is not None:
+            self.ids.copy_(resolve(self.ids, guesses))
 
 
 Step: TypeAlias = Callable[[Rows], Tensor]  # logits [B, vocabulary] of a batch in its buffers
@@ -142,7 +155,7 @@ class DecodeGraphs:
         except RuntimeError as error:
             logger.warning("CUDA graphs can't be recorded: %s", error)
             self._graphs.clear()
-            return f"no CUDA graphs: {str(error).splitlines()[0][:120]}"
+            return f"no CUDA graphs: {first_line(error)}"
         return ""
 
     def fits(self, works: Sequence[Work]) -> bool:
@@ -153,9 +166,9 @@ class DecodeGraphs:
             and all(len(work.block_table) <= self.width for work in works)
         )
 
-    def run(self, works: Sequence[Work]) -> Tensor:
+    def run(self, works: Sequence[Work], guesses: Tensor | None = None) -> Tensor:
         """Logits [B, vocabulary] of a batch that fits; overwritten by the next run of its size."""
         size = min(size for size in self._graphs if size >= len(works))
-        self._rows[size].fill(works, self._scratch, self._page_size)
+        self._rows[size].fill(works, self._scratch, self._page_size, guesses)
         self._graphs[size].replay()
         return self._logits[size][: len(works)]

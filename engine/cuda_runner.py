@@ -1,7 +1,9 @@
 """Runs a plan on a CUDA device: prompts and decodes in one ragged forward, pure decode steps as recorded graphs.
 
 Whatever goes to the device goes in one copy from pinned memory, and nothing here waits for the device: the sampler
-does, with its one copy back. So of a step's times "run" is what it took to launch, and "sample" holds the wait.
+does, with its one copy back. So of a step's times "run" is what it took to launch, and "sample" holds the wait; and
+the next step can be launched in between (`launched.py`). Everything runs in one stream, in the order of its launch:
+a page that changes hands is written by its new owner after the last step that its old one was in.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from . import cuda_attention, selftest
 from .attention import AttentionContext
 from .cuda_attention import Ragged
 from .cuda_graphs import DecodeGraphs, Record, Rows, record_on, sizes
+from .guess import resolve
 from .kv_cache import KVCache, LayerShape
 from .plan import StepPlan, Work
 from .protocol import SelfTest
 from .runner import PagedRunner
 from .selftest import Reference
+from .transfers import to_device
 
 
 class CudaRunner(PagedRunner):
@@ -41,16 +45,25 @@ class CudaRunner(PagedRunner):
         self.graphs = None if note else graphs
         return note
 
-    @torch.inference_mode()
     def run(self, plan: StepPlan) -> Tensor:
-        """As `PagedRunner.run`."""
+        """As `PagedRunner.run`. The logits are overwritten by a later step's."""
+        return self._launch(plan, None)
+
+    def run_ahead(self, plan: StepPlan, guesses: Tensor) -> Tensor:
+        """As `run`; `guesses` [R] are the tokens of the placeholders in the plan."""
+        return self._launch(plan, guesses)
+
+    @torch.inference_mode()
+    def _launch(self, plan: StepPlan, guesses: Tensor | None) -> Tensor:
         if plan.copies:
             self.cache.copy_pages(plan.copies)
         if self.graphs is not None and self.graphs.fits(plan.work):
-            logits = self.graphs.run(plan.work)
+            logits = self.graphs.run(plan.work, guesses)
             wanted = [row for row, work in enumerate(plan.work) if work.samples]
-            return logits if len(wanted) == len(logits) else logits[wanted]
-        return self._forward(*pack(plan, self.cache.page_size, self.device))
+            return logits if len(wanted) == len(logits) else logits[to_device(wanted, torch.int64, self.device)]
+        ids, positions, slots, wanted, ragged = pack(plan, self.cache.page_size, self.device)
+        ids = ids if guesses is None else resolve(ids, guesses)
+        return self._forward(ids, positions, slots, wanted, ragged)
 
     def _step(self, rows: Rows) -> Tensor:
         every = torch.arange(len(rows.ids), device=self.device)
@@ -86,10 +99,8 @@ def pack(plan: StepPlan, page_size: int, device: torch.device) -> tuple[Tensor, 
         [work.end for work in works],
         [page for table in tables for page in table],
     ]
-    flat = torch.tensor([n for part in parts for n in part], dtype=torch.int32, pin_memory=device.type == "cuda")
-    ids, positions, slots, wanted, starts, used, table = flat.to(device, non_blocking=True).split(
-        [len(part) for part in parts]
-    )
+    flat = to_device([n for part in parts for n in part], torch.int32, device)
+    ids, positions, slots, wanted, starts, used, table = flat.split([len(part) for part in parts])
     longest = max(work.count for work in works), max(work.end for work in works)
     return ids, positions, slots, wanted, Ragged(starts, used, table.view(len(works), width), *longest)
 
@@ -118,7 +129,7 @@ def choose(
     try:
         test = selftest.compare(model, shapes, cache, reference, False, False, functools.partial(CudaRunner, model))
     except RuntimeError as error:
-        return Choice(None, None, f"pages gathered ({str(error).splitlines()[0][:120]})")
+        return Choice(None, None, f"pages gathered ({cuda_attention.first_line(error)})")
     if not test.passed:
         return Choice(None, None, f"pages gathered (FlashAttention: {test.reason})")
     runner = CudaRunner(model, cache)

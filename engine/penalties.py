@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .protocol import SamplingSettings
+from .transfers import to_device
 
 LARGEST = torch.finfo(torch.float32).max
 SMALLEST_PENALTY, LARGEST_PENALTY = 1e-30, 1e30  # beyond, float32 would make 0 * inf of a logit of 0
@@ -110,15 +111,15 @@ def _add_bias(logits: Tensor, rows: Sequence[Edited]) -> None:
             places.append(number * vocabulary + token)
             amounts.append(bias[token])
     if places:
-        where = torch.tensor(places, device=logits.device)  # [n]
-        logits.view(-1)[where] += torch.tensor(amounts, dtype=torch.float32, device=logits.device)
+        where = to_device(places, torch.int64, logits.device)  # [n]
+        logits.view(-1)[where] += to_device(amounts, torch.float32, logits.device)
 
 
 def _keep_allowed(logits: Tensor, rows: Sequence[Edited]) -> None:
     for number, row in enumerate(rows):
         if row.settings.allowed_ids is not None:
             ids = _known(row.settings.allowed_ids, logits.shape[1])
-            allowed = torch.tensor(ids, dtype=torch.long, device=logits.device)  # [n]
+            allowed = to_device(ids, torch.int64, logits.device)  # [n]
             kept = logits[number, allowed]  # [n], a copy
             logits[number].fill_(-torch.inf)
             logits[number, allowed] = kept
@@ -133,7 +134,7 @@ def _ban_early_ends(logits: Tensor, rows: Sequence[Edited]) -> None:
         for token in _known(row.end_ids, vocabulary)
     ]
     if places:
-        logits.view(-1)[torch.tensor(places, device=logits.device)] = -torch.inf
+        logits.view(-1)[to_device(places, torch.int64, logits.device)] = -torch.inf
 
 
 def _penalise(logits: Tensor, rows: Sequence[Edited]) -> None:
@@ -154,8 +155,8 @@ def _penalise(logits: Tensor, rows: Sequence[Edited]) -> None:
         places.append(number * vocabulary + ids)
         columns.append(np.stack([np.full(len(ids), repetition, np.float32), fixed.astype(np.float32)]))
     if places:
-        where = torch.from_numpy(np.concatenate(places)).to(logits.device)  # [n]
-        repetition, fixed = torch.from_numpy(np.concatenate(columns, axis=1)).to(logits.device)  # each [n]
+        where = to_device(np.concatenate(places), torch.int64, logits.device)  # [n]
+        repetition, fixed = to_device(np.concatenate(columns, axis=1), torch.float32, logits.device)  # each [n]
         flat = logits.view(-1)
         values = flat[where]
         values = torch.where(values > 0, values / repetition, values * repetition) - fixed

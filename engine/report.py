@@ -17,6 +17,7 @@ class Clock:
     scheduled: int = 0
     ran: int = 0
     sampled: int = 0
+    elsewhere: int = 0  # duration, between `ran` and `sampled`, spent on other iterations
 
 
 def _table_changed(work: Work, page_size: int) -> bool:
@@ -49,7 +50,7 @@ def step_event(plan: StepPlan, pool: PagePool, sampled: list[Sampled], clock: Cl
         started_ns=clock.started,
         schedule_ns=clock.scheduled - clock.started,
         run_ns=clock.ran - clock.scheduled,
-        sample_ns=clock.sampled - clock.ran,
+        sample_ns=clock.sampled - clock.ran - clock.elsewhere,
         finish_ns=now - clock.sampled,
         lanes=lanes,
         waits=plan.waits,
@@ -63,4 +64,6 @@ def step_event(plan: StepPlan, pool: PagePool, sampled: list[Sampled], clock: Cl
         spared=sum(work.spared for work in useful),
         pool=pool.totals(),
         policy=plan.policy,
+        ahead=plan.ahead,
+        not_ahead=plan.not_ahead,
     )

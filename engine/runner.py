@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -30,6 +30,15 @@ class Runner(Protocol):
 
     def release(self, key: str) -> None:
         """A sequence ("request/sample") is gone; forget what was kept for it outside the pages."""
+        ...
+
+
+@runtime_checkable
+class RunsAhead(Protocol):
+    """A runner that only launches: the next step can be planned and launched before this one's tokens are drawn."""
+
+    def run_ahead(self, plan: StepPlan, guesses: torch.Tensor) -> torch.Tensor:
+        """As `Runner.run`; `guesses` [R] on the device are for the placeholders among the plan's tokens."""
         ...
 
 

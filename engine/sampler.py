@@ -7,25 +7,29 @@ top-p; draw (`sampler_filters.py`). The whole vocabulary is never sorted unless 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from . import kernels
 from .candidates import CandidateRow, Drawing, candidate_rows
 from .errors import NotANumberError, NoTokenLeftError
+from .guess import Wish
 from .penalties import History, changes_logits, edit
 from .protocol import SamplingSettings
 from .row_random import RowRandom
 from .sampler_filters import Filters, Order
 from .survey import Ask, HostSurvey, Look
 from .survey_device import DeviceSurvey
+from .transfers import to_device
 
-__all__ = ["CandidateRow", "Draw", "History", "RowRandom", "SampleRow", "Sampler"]
+__all__ = ["CandidateRow", "Draw", "History", "RowRandom", "SampleRow", "Sampler", "Sampling"]
 
 LEADING = 128  # tokens looked at first when drawing; a row whose mass reaches further looks further
 
@@ -74,6 +78,38 @@ class _Case:
         return self.before is not self.after
 
 
+@dataclasses.dataclass(slots=True)
+class Sampling:
+    """Rows whose tokens are to be drawn, their logits looked at or on the way to be."""
+
+    tables: list[Tensor]  # float32 [R, V] as the model gave them, then [E, V] of the `edited` rows
+    rows: Sequence[SampleRow]
+    edited: list[int]
+    inspect: bool
+    looks: Callable[[], list[Look]]
+    guesses: Tensor | None = None  # [R] on the device, where asked for
+    guessed: Callable[[], list[int]] = list  # the same, here
+
+    def draws(self) -> list[Draw]:
+        """A token for each row; waits for the device. Raises as `Sampler.sample`."""
+        looks = self.looks()
+        _refuse(looks, len(self.rows), self.edited)
+        places = _after(len(self.rows), self.edited)
+        draws: list[Draw] = []
+        for number, row in enumerate(self.rows):
+            place = places[number]
+            case = _Case(row, looks[number], looks[place], self._fetcher(number), self._fetcher(place))
+            draws.append(
+                _greedy(case, self.inspect) if row.settings.temperature == 0.0 else _random(case, self.inspect)
+            )
+        return draws
+
+    def _fetcher(self, number: int) -> Callable[[], NDArray[np.float32]]:
+        first = len(self.rows)
+        table, place = (self.tables[0], number) if number < first else (self.tables[1], number - first)
+        return lambda: table[place].cpu().numpy()
+
+
 class Sampler:
     """Draws one token for each row of a batch. Not for use by several threads at once."""
 
@@ -91,29 +127,31 @@ class Sampler:
         Raises `NotANumberError` for NaN, plus infinity or nothing but minus infinity, and `NoTokenLeftError` where
         settings forbid every token; both name the rows, and nothing has been drawn.
         """
+        return self.start(logits, rows, inspect).draws()
+
+    def start(self, logits: Tensor, rows: Sequence[SampleRow], inspect: bool = True, guess: bool = False) -> Sampling:
+        """The same in two parts: a device looks at the logits meanwhile, and with `guess` says what will be drawn.
+
+        `logits` may be overwritten by what is launched afterwards. Only a device guesses.
+        """
         if not rows:
-            return []
-        logits = logits.detach().float()
+            return Sampling([], rows, [], inspect, list)
+        survey = self._survey(logits)
+        logits = _own(logits.detach()) if isinstance(survey, DeviceSurvey) else logits.detach().float()
         edited = [number for number, row in enumerate(rows) if changes_logits(row)]
         tables = [logits]
         if edited:
-            tables.append(edit(logits[edited], [rows[number] for number in edited]))  # indexing copies
-        afters = {number: len(rows) + place for place, number in enumerate(edited)}
-        asks = [_ask_before(row, inspect, afters.get(number)) for number, row in enumerate(rows)]
+            where = to_device(edited, torch.int64, logits.device)
+            tables.append(edit(logits[where], [rows[number] for number in edited]))  # indexing copies
+        places = _after(len(rows), edited)
+        afters = [place if place >= len(rows) else None for place in places]
+        asks = [_ask_before(row, inspect, after) for row, after in zip(rows, afters, strict=True)]
         asks += [_ask_after(rows[number], inspect, number) for number in edited]
-        looks = self._survey(logits).look(tables, asks)
-        _refuse(looks, len(rows), edited)
-
-        def fetcher(number: int) -> Callable[[], NDArray[np.float32]]:
-            table, place = (tables[0], number) if number < len(rows) else (tables[1], number - len(rows))
-            return lambda: table[place].cpu().numpy()
-
-        draws: list[Draw] = []
-        for number, row in enumerate(rows):
-            after = afters.get(number, number)
-            case = _Case(row, looks[number], looks[after], fetcher(number), fetcher(after))
-            draws.append(_greedy(case, inspect) if row.settings.temperature == 0.0 else _random(case, inspect))
-        return draws
+        if isinstance(survey, HostSurvey):
+            return Sampling(tables, rows, edited, inspect, functools.partial(survey.look, tables, asks))
+        wishes = [_wish(row, place, asks[place]) for row, place in zip(rows, places, strict=True)] if guess else []
+        surveyed = survey.start(tables, asks, wishes)
+        return Sampling(tables, rows, edited, inspect, surveyed.looks, surveyed.guesses, surveyed.guessed)
 
     def _survey(self, logits: Tensor) -> HostSurvey | DeviceSurvey:
         if logits.device.type != "cpu":
@@ -122,6 +160,29 @@ class Sampler:
         if vocabulary not in self._host:
             self._host = {vocabulary: HostSurvey(vocabulary, kernels.load())}
         return self._host[vocabulary]
+
+
+def _own(logits: Tensor) -> Tensor:
+    """`logits` as float32 in memory that no later step writes to."""
+    return logits.clone() if logits.dtype == torch.float32 else logits.float()
+
+
+def _after(rows: int, edited: Sequence[int]) -> list[int]:
+    """Where each row's logits after the edits are: itself, or beyond the rows."""
+    places = list(range(rows))
+    for place, number in enumerate(edited, start=rows):
+        places[number] = place
+    return places
+
+
+def _wish(row: SampleRow, place: int, ask: Ask) -> Wish:
+    settings = row.settings
+    if settings.temperature == 0.0:
+        return Wish(place)
+    number = row.generator.at(len(row.generated))
+    known = settings.temperature in ask.temperatures
+    column = ask.temperatures.index(settings.temperature) if known else 0
+    return Wish(place, settings.temperature, settings.min_p, settings.top_k, settings.top_p, number, column)
 
 
 def _lead(row: SampleRow, inspect: bool) -> int:

@@ -8,9 +8,9 @@ no page, the youngest running sequence gives up its pages and computes its token
 
 from __future__ import annotations
 
-from .admission import Admission, count
+from .admission import Admission, check_fits, lane_limit
+from .ahead import works_after
 from .branching import borrow, branch
-from .errors import TooLongError
 from .integrity import check
 from .lanes import Lanes
 from .pages import IntegrityError, PagePool
@@ -26,7 +26,8 @@ class Scheduler:
 
     The switches are plain attributes; a change takes effect at the next `schedule()`, while sequences run.
     One round is `schedule()`, running the plan, `commit(plan)`; then the caller appends what was sampled to the
-    sequences' tokens and calls `finish` for those that have ended.
+    sequences' tokens and calls `finish` for those that have ended. While a plan runs, `ahead(plan)` may give the next
+    one; it is committed after that, `settled` by what was sampled.
     """
 
     def __init__(
@@ -72,13 +73,7 @@ class Scheduler:
 
     def check_admissible(self, prompt_length: int) -> None:
         """Raise `TooLongError` for a prompt that, with one new token, can never fit the pool."""
-        needed = self.pool.pages_for(prompt_length + 1)
-        if needed > self.pool.pages:
-            raise TooLongError(
-                f"A prompt of {count(prompt_length, 'token')} needs {count(needed, 'page')} of "
-                f"{self.pool.page_size} tokens, the pool has {self.pool.pages}.",
-                "Shorten it, or load the model with more pages.",
-            )
+        check_fits(self.pool, prompt_length)
 
     def add(self, sequence: Sequence) -> None:
         """Put a new sequence at the queue's end; raises `TooLongError` if it can never run.
@@ -200,12 +195,28 @@ class Scheduler:
         self._preempted.clear()
         return plan
 
+    def ahead(self, plan: StepPlan) -> StepPlan | str:
+        """The iteration after `plan`, which still runs, as if all that it samples went on; or why that must wait.
+
+        Nobody is admitted and nobody makes way: both depend on who ends.
+        """
+        if self.policy == "static" or not self.kv_reuse:
+            return "a static batch ends together" if self.kv_reuse else "whole prefixes are computed"
+        if len(self._admission) and self._lanes.occupied < lane_limit(self.max_lanes, self.token_budget)[0]:
+            return "somebody waits and a lane is free"
+        works = works_after(plan, self._lanes.running(), self.token_budget, self.pool, self._grow, self._fresh)
+        if isinstance(works, str):
+            return works
+        self._admit()  # nobody; it tells those who wait why
+        self.iteration += 1
+        return StepPlan(self.iteration, self.policy, works, self._admission.waits(), ahead=True)
+
     def commit(self, plan: StepPlan) -> None:
         """Record that `plan` has run. Work of sequences that have ended or been preempted meanwhile is ignored."""
         size = self.pool.page_size
         for work in plan.work:
             sequence = work.sequence
-            if sequence.status is not Status.RUNNING:
+            if sequence.status is not Status.RUNNING or work.phase == "padding":
                 continue
             sequence.computed = work.end
             for index, offset, tokens in by_page(work, size):
@@ -255,11 +266,7 @@ class Scheduler:
         if self.policy == "static" and self._lanes.occupied:
             self._admission.close("the static batch must end first")
         else:
-            # Each lane gets at least one position in every iteration, so there can't be more of them than that.
-            limit = max(1, min(self.max_lanes, self.token_budget))
-            full = f"all {limit} lanes are taken" if limit > 1 else "the only lane is taken"
-            if self.token_budget < self.max_lanes:
-                full += f", as many as the token budget of {self.token_budget} serves"
+            limit, full = lane_limit(self.max_lanes, self.token_budget)
             self._admission.admit(limit, full, self.prefix_cache and self.kv_reuse, self._enter, self._give_back)
 
     def _enter(self, sequence: Sequence, matched: list[int]) -> None:

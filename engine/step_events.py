@@ -103,6 +103,10 @@ class Step(Event, frozen=True):
     """One iteration, derived from its plan. When the reader lags, several are merged into one.
 
     Iteration -1 is none: a server told of these tokens, or is waited for, and its iterations are not known.
+
+    Durations are the engine's own time, and no time counts for two iterations. On a device that computes by itself
+    `run_ns` is the launch, the wait is in `sample_ns`, and an iteration may have been launched `ahead` of the draws
+    of the one before; what that one ended is padding in it.
     """
 
     iteration: int
@@ -123,4 +127,6 @@ class Step(Event, frozen=True):
     spared: int = 0  # positions the prefix cache spared sequences admitted in this iteration
     pool: PoolTotals = PoolTotals()
     policy: Policy = "continuous"
+    ahead: bool = False  # planned and launched while the iteration before ran
+    not_ahead: str = ""  # why not, where the device allows it
     merged: int = 0  # iterations before this one folded into it; their lanes are dropped, the rest is summed

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from . import engine_driver, tiny_folder
 from .engine_driver import GREEDY, Driver
+from .late_device import OnDevice
 
 
 def stand_in(
@@ -169,13 +170,17 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return tiny_folder.make(tmp_path_factory.mktemp("model") / request.param, request.param)
 
 
+@pytest.mark.parametrize("ahead", [True, False])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_mixed_traffic_says_the_same_as_on_the_cpu(folder: Path, recorded: bool, kernel: None) -> None:
+def test_mixed_traffic_says_the_same_as_on_the_cpu(folder: Path, recorded: bool, ahead: bool, kernel: None) -> None:
     load = {"pages": 40, "window": 96, "max_lanes": 5, "token_budget": 24}
     reference = conversation(engine_driver.start(folder, **load))
     record = Unrecorded if recorded else None
     driver = through(engine_driver.start(folder, **load), 5, record)
+    if ahead:
+        driver.core.sampler = OnDevice()  # it guesses, so steps are launched ahead
     assert conversation(driver) == reference
+    assert any(step.ahead for step in driver.steps()) == ahead
 
 
 def test_rows_beyond_the_batch_touch_nothing_but_the_scratch_page(folder: Path, kernel: None) -> None:
