@@ -110,6 +110,13 @@ def test_the_key_and_every_telling_beginning_of_it_are_redacted(before: str, aft
     assert SECRET[:8] not in shown.replace(before, "").replace(after, "") or SECRET[:8] in before + after
 
 
+@given(st.text("key[]abc ,", min_size=1, max_size=12), st.text("key[]abc ,", max_size=40))
+def test_any_key_is_redacted_in_one_go_however_short_it_is(secret: str, text: str):
+    shown = Key(secret).redact(f"{text}{secret}")
+    assert "[key]" in shown
+    assert secret not in shown.replace("[key]", "\0")
+
+
 def test_a_key_shows_in_no_representation():
     assert SECRET not in repr(Key(SECRET))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 
 from ..errors import CutawayError
@@ -13,6 +14,7 @@ VARIABLE = "CUTAWAY_API_KEY"
 SERVICE = "cutaway"  # in the system's keyring; the account is the server's origin, such as http://gpu-box:8000
 HIDDEN = "[key]"
 _TELLING = 8  # leading characters that give a key away
+_REST = r"""[^\s"'`,;)\]}]*"""  # of a key that is quoted in part
 _OPENAI = ("api.openai.com", "OPENAI_API_KEY")
 
 
@@ -35,16 +37,11 @@ class Key:
 
     def redact(self, text: str) -> str:
         """`text` without the key, also where a server quotes only its beginning."""
-        if not self.secret or self.secret[:_TELLING] not in text:
-            return text
-        text = text.replace(self.secret, HIDDEN)
         beginning = self.secret[:_TELLING]
-        while (at := text.find(beginning)) >= 0:
-            end = at
-            while end < len(text) and not text[end].isspace() and text[end] not in "\"'`,;)]}":
-                end += 1
-            text = text[:at] + HIDDEN + text[end:]
-        return text
+        if not self.secret or beginning not in text:
+            return text
+        # In one go: what stands for a key may hold a short one itself, such as "key".
+        return re.sub(rf"{re.escape(self.secret)}|{re.escape(beginning)}{_REST}", lambda _: HIDDEN, text)
 
 
 def find(address: Address, variable: str = "", environment: Mapping[str, str] | None = None) -> Key:
