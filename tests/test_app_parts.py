@@ -281,6 +281,10 @@ def test_the_themes_we_ship_are_there_and_the_users_folder_comes_last(tmp_path: 
         ("[colours]\nprimary = 3", "[colours] must hold strings only"),
         ('colors = 1\n[colours]\nprimary = "red"', "unknown key 'colors'"),
         ("dark = true", "lacks the colour primary"),
+        ('[colours]\nprimary = "red"\n[variables]\ntext-muted = "red; }"', "text-muted = 'red; }' is no colour"),
+        ('[colours]\nprimary = "red"\n[variables]\nborder = "auto 50%"', "border = 'auto 50%' is no colour"),
+        ('[colours]\nprimary = "red"\n[variables]\nlink-style = "bold none"', "link-style = 'bold none' is no style"),
+        ('[colours]\nprimary = "red"\n[variables]\n"a }" = "red"', "'a }' is no variable's name"),
     ],
 )
 def test_a_wrong_theme_file_is_named_with_what_is_wrong(text: str, words: str) -> None:
@@ -288,6 +292,18 @@ def test_a_wrong_theme_file_is_named_with_what_is_wrong(text: str, words: str) -
         read_theme("mine.toml", text)
     assert words in str(error.value)
     assert "mine.toml" in str(error.value)
+
+
+def test_variables_of_a_theme_may_be_whatever_textual_takes_for_them() -> None:
+    given = {
+        "text": "auto 80%",
+        "border": "#123",
+        "link-style": "bold not underline",
+        "button-focus-text-style": "none",
+    }
+    lines = "\n".join(f'{name} = "{value}"' for name, value in given.items())
+    theme = read_theme("mine.toml", f'[colours]\nprimary = "red"\n[variables]\n{lines}')
+    assert given.items() <= theme.variables.items()
 
 
 def luminance(colour: str) -> float:

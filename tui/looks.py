@@ -7,6 +7,7 @@ folder comes last, so that a file there replaces a theme of the same name.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +15,19 @@ from pathlib import Path
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color, ColorParseError
+from textual.css.constants import VALID_STYLE_FLAGS
 from textual.filter import LineFilter
 from textual.theme import Theme
 
 DEFAULT = "cutaway-dark"
 _OURS = Path(__file__).parent.parent / "themes"
 MUTED, DISABLED = 0.62, 0.45  # of the way from the background to the foreground
+_AUTO = re.compile(r"auto( \d{1,3}%)?")  # a colour that Textual chooses by the ground
+_ON_ANY_GROUND = ("text", "text-muted", "text-disabled", "block-cursor-foreground", "link-color", "link-color-hover",
+                  "button-color-foreground")  # fmt: skip
+_WORDS = "|".join(sorted(VALID_STYLE_FLAGS - {"none", "not"}, key=len, reverse=True))
+_STYLE = re.compile(rf"(not )?({_WORDS})( (not )?({_WORDS}))*")
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
 _COLOURS = frozenset(
     {"primary", "secondary", "accent", "warning", "error", "success"}
     | {"foreground", "background", "surface", "panel", "boost"}
@@ -56,10 +64,28 @@ def read_theme(name: str, text: str) -> Theme:
             Color.parse(value)
         except ColorParseError:
             raise ThemeError(f"Theme file {name}: {key} = {value!r} is no colour.") from None
+    for key, value in variables.items():
+        _check_variable(name, key, value)
     title, dark = values.get("name", Path(name).stem), values.get("dark", True)
     if not isinstance(title, str) or not title or not isinstance(dark, bool):
         raise ThemeError(f"Theme file {name}: name must be a string and dark true or false.")
     return Theme(name=title, dark=dark, variables=_derived(colours) | variables, **colours)
+
+
+def _check_variable(file: str, name: str, value: str) -> None:
+    """A wrong value would end the program where it is put into the rules. Raises `ThemeError`."""
+    if name.endswith("-style"):
+        if value != "none" and not _STYLE.fullmatch(value):
+            raise ThemeError(f"Theme file {file}: {name} = {value!r} is no style of text, such as bold or none.")
+        return
+    usual = name in _ON_ANY_GROUND and _AUTO.fullmatch(value)
+    if not usual:
+        try:
+            Color.parse(value)
+        except ColorParseError:
+            raise ThemeError(f"Theme file {file}: {name} = {value!r} is no colour.") from None
+    if not _NAME.fullmatch(name):
+        raise ThemeError(f"Theme file {file}: {name!r} is no variable's name.")
 
 
 def _derived(colours: Mapping[str, str]) -> dict[str, str]:
