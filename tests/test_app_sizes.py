@@ -15,6 +15,7 @@ from cutaway.tui.screens.layout import PANELS, shown_panels, too_small
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.command import CommandPalette
+from textual.widgets._toast import Toast
 
 from .screen_run import Running, running
 
@@ -51,6 +52,20 @@ async def test_te_04_no_size_breaks_the_screen_whatever_is_open(opened: str) -> 
         await run.settle()
         await run.shows("• two")
         await run.shows("✓ end")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_is_told_in_passing_hides_neither_the_message_being_written_nor_the_controls(
+    size: tuple[int, int],
+) -> None:
+    async with running(size=size) as run:
+        run.main.say("The settings have a mistake in line 3, which is told here at some length. " * 2, "warning")
+        await run.until(lambda: (told := run.main.query(Toast)) and told.last().region.area, "the words")
+        await run.pilot.pause()
+        told = run.main.query_one(Toast).region
+        assert told.height <= 5
+        assert told.bottom <= run.main.composer.region.y
+        assert not told.overlaps(run.main.query_one(ControlsBar).region)
 
 
 @given(st.integers(1, 400), st.integers(-3, 200), st.sampled_from(("", *PANELS)))
