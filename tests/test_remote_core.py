@@ -149,6 +149,13 @@ def test_llama_cpp_is_asked_in_its_own_way_for_template_and_pieces():
     assert "".join(token.piece for token in rendered.tokens if token.role == "user").strip().startswith("What is")
 
 
+def test_numbers_that_are_no_bytes_are_left_out_of_a_prompts_pieces():
+    odd = plain({"tokens": [{"id": 1, "piece": [300, 65, -1]}]})
+    with connected(llama_server() | {("POST", "/tokenize"): odd}) as (running, _):
+        running.send(Submit("r", (Message("user", "A"),)))
+        assert running.first(PromptRendered, "r", after=1).text == "A"
+
+
 def test_a_prompts_tokens_come_also_after_a_reply_that_was_faster():
     routes, gate = vllm(), threading.Event()
     told = routes["POST", "/tokenize"]

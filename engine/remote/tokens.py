@@ -52,9 +52,13 @@ async def of_prompt(
         answer = await connection.post(f"{root}/tokenize", msgspec.json.encode(body))
         told = read(Tokenized, answer.body) if answer.good else None
         pieces = [token for token in (told.tokens or () if told else ()) if isinstance(token, Piece)]
-        data = [bytes(p.piece) if isinstance(p.piece, list) else p.piece.encode() for p in pieces]
+        data = [_bytes(p.piece) if isinstance(p.piece, list) else p.piece.encode() for p in pieces]
         return row([piece.id for piece in pieces], data, messages)
     return "", ()
+
+
+def _bytes(told: Sequence[int]) -> bytes:
+    return bytes(byte for byte in told if 0 <= byte < 256)  # a server may say anything
 
 
 def bytes_of(piece: str) -> bytes:
