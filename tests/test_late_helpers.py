@@ -75,8 +75,8 @@ def test_late_helpers_change_no_bit_of_logits_keys_and_values(
 def test_a_steps_memory_is_not_freed_while_a_late_helper_may_read_it(
     late: kernels.Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = []
-    monkeypatch.setattr(late, "settle", lambda: settled.append(kernels.Library.__name__))
+    settle, settled = late.settle, []
+    monkeypatch.setattr(late, "settle", lambda: settled.append(settle()))
     late.stall(LONG)
     model = make("llama")
     quantize_model(model)
