@@ -174,6 +174,7 @@ class HttpServer:
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
             self._thread.join(PATIENCE)
+        self._loop = None
 
     def close(self) -> None:
         """Stop for good."""

@@ -102,6 +102,17 @@ async def test_the_file_is_looked_at_without_being_asked(file: Path, monkeypatch
         await run.until(lambda: temperature(run) == 0.75)
 
 
+async def test_a_change_by_hand_is_taken_over_also_when_the_settings_are_opened_just_after_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cutaway.tui.screens.settings_actions.LOOK_EVERY", 3600)
+    async with opened(file) as run:
+        file.write_text(MINE.replace("0.5", "0.75"))
+        run.main.action_settings()
+        await run.until(lambda: isinstance(run.app.screen, SettingsDialog))
+        assert temperature(run) == 0.75
+
+
 async def test_a_mistake_by_hand_is_told_and_changes_nothing_and_a_flag_holds(file: Path) -> None:
     async with opened(file, size=(120, 40), flags={"temperature": 0.9}) as run:
         assert temperature(run) == 0.9

@@ -136,7 +136,7 @@ class SettingsActions(EngineActions):
     def action_settings(self) -> None:
         from .settings import SettingsDialog
 
-        self.settings.look()
+        self.look_at_settings()
         self.app.push_screen(SettingsDialog(self.settings, self.take, self.present))
 
     def action_theme(self) -> None:
