@@ -162,7 +162,8 @@ struct Step : Job {
         }
         for (int g = 0; g < m.heads * D / GROUP; g++) to.put(place, g, joined + g * GROUP);
     }
-    void activate(const Layer& l, int g, float* gate, Rows& to) {  // silu(gate) * up for one group of inner outputs
+    // silu(gate) * up for one group of inner outputs.
+    void activate(const Layer& l, int g, float* gate, Rows& to, int group) {
         const int first = g * GROUP;
         float *up = gate + (size_t)rows * GROUP, y[GROUP];
         product<false>(l.gate, input, first, GROUP, gate - first, GROUP, block_of(l.up, first));
@@ -170,7 +171,7 @@ struct Step : Job {
         for (int row = 0; row < rows; row++, gate += GROUP, up += GROUP) {
             for (int i = 0; i < GROUP; i += BLOCK)
                 at(y + i) = at(gate + i) / (1.0f + exponential(-at(gate + i))) * at(up + i);
-            to.put(row, 0, y);
+            to.put(row, group, y);
         }
     }
     void walk(Seat& seat) override {
@@ -227,9 +228,12 @@ struct Step : Job {
             each_row(rows, context, [&](int row, Rows& to, int place) { gather(row, to, place, own); });
             add(l.o, context);
             each_row(rows, input, [&](int row, Rows& to, int place) { normalise(row, l.mlp_norm, to, place); });
-            auto group_of = [&](int g) { seat.rows.shape(rows, GROUP), activate(l, g, own, seat.rows); };
+            auto group_of = [&](int g) {
+                if (!leads) seat.rows.shape(rows, GROUP);
+                activate(l, g, own, leads ? inner : seat.rows, leads ? g : 0);
+            };
             walk.stage(m.inner / GROUP, group_of, [&](int g) {
-                for (int row = 0; row < rows; row += PANEL)
+                for (int row = 0; row < rows && !leads; row += PANEL)
                     inner.copy(seat.rows, seat.rows.place(row, 0), inner.place(row, g), inner.width);
             });
             add(l.down, inner);
