@@ -54,9 +54,12 @@ def _ours(streams: int, inspect: bool) -> float:
     prepare_environment()
     from cutaway.engine.build import build
     from cutaway.engine.protocol import AnyEvent, Configure, Finished, Load, SamplingSettings, Submit
+    from cutaway.engine.takeover import settle
 
     events: list[AnyEvent] = []
     core = build(Load(), events.append, lambda _: None, lambda: False)
+    core.start()
+    settle(core)
     core.handle(Configure(inspect=inspect, prefix_cache=False))
     settings = SamplingSettings(temperature=0.0, max_tokens=NEW, ignore_eos=True)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from cutaway.engine import places
 from cutaway.engine.client import EngineClient
 from cutaway.engine.errors import CutawayError
-from cutaway.engine.protocol import Failed, Load, Ready
+from cutaway.engine.protocol import CardChanged, Failed, Load, Ready
 
 TARGET = 3.0  # seconds
 
@@ -35,7 +35,9 @@ async def _ready(environment: dict[str, str]) -> float:
     try:
         await client.send(Load(offline=True))
         async for event in client.events():
-            if isinstance(event, Ready):
+            if isinstance(event, Ready) and event.card.compiling:
+                continue  # the next load has the kernels
+            if isinstance(event, Ready | CardChanged):
                 return time.perf_counter() - began
             if isinstance(event, Failed):
                 raise CutawayError(event.message)

@@ -23,7 +23,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from . import kernels, places
-from .decode_step import NativeStep, Shape
+from .decode_step import Shape
 from .kv_cache import LayerShape
 from .linear import Arena, QuantLinear
 from .models import LocalModel
@@ -51,9 +51,9 @@ class Blueprint(msgspec.Struct, frozen=True):
 
 
 def of(
-    model: Any, step: NativeStep, parameters: int, window: int, shapes: dict[int, LayerShape], reference: Reference
+    model: Any, shape: Shape, parameters: int, window: int, shapes: dict[int, LayerShape], reference: Reference
 ) -> Blueprint | None:
-    """The blueprint of the transformers model that `step` serves; None for one whose layers differ in shape."""
+    """The blueprint of a transformers model of this shape; None for one whose layers differ in theirs."""
     rotary = model.model.rotary_emb
     if len(set(shapes.values())) != 1 or not hasattr(rotary, "inv_freq"):
         return None
@@ -64,10 +64,10 @@ def of(
         architecture=str(model.config.model_type),
         parameters=parameters,
         window=window,
-        vocabulary=step.vocabulary,
+        vocabulary=model.lm_head.out_features,
         layers=len(model.model.layers),
         layer_shape=shapes[0],
-        shape=step.shape,
+        shape=shape,
         epsilon=float(model.model.norm.variance_epsilon),
         frequencies=rotary.inv_freq.double().tolist(),
         rope_scale=float(rotary.attention_scaling),
@@ -77,10 +77,13 @@ def of(
     )
 
 
-def place(local: LocalModel, library: kernels.Library) -> Path:
-    """Where the blueprint of a model is kept, by everything that it or its reference depends on."""
+def place(local: LocalModel, library: Path) -> Path:
+    """Where the blueprint of a model is kept, by everything that it or its reference depends on.
+
+    `library` is the file of our kernels, compiled or to be compiled.
+    """
     versions = (importlib.metadata.version(name) for name in ("cutaway", "torch", "transformers"))
-    key = hashlib.sha256("\0".join((local.identity, library.path.name, *versions)).encode()).hexdigest()
+    key = hashlib.sha256("\0".join((local.identity, library.name, *versions)).encode()).hexdigest()
     return places.cache() / "blueprints" / f"{key[:24]}.msgpack"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from . import kernel_choice
+from . import kernel_choice, kernels
 from .core import EngineCore
 from .errors import SettingError
 from .intake import Intake, Limits
@@ -18,7 +18,8 @@ from .pages import PagePool
 from .protocol import AnyEvent, Load, LoadProgress, ModelCard
 from .runner import PagedRunner, Runner
 from .scheduler import Scheduler
-from .served import Cancelled, Progress, make
+from .served import Cancelled, Progress, compile_kernels, make
+from .takeover import Takeover, prefix_salt, spare_one
 from .threads import usable_cores
 from .tokenizer import Tokenizer, load_tokenizer
 
@@ -35,16 +36,21 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     """
     began = time.monotonic_ns()
     check(load)
+    device = pick_device(load.device)
+    compile_kernels(load, device, progress)
     local = resolve(load.model, offline=load.offline, progress=progress, cancelled=cancelled)
     progress(LoadProgress("weights", note=local.name))
-    device = pick_device(load.device)
     load = msgspec.structs.replace(load, page_size=load.page_size or page_size_for(device.type))
     tokenizer = load_tokenizer(local.folder)
     served, precision = make(load, local, device, progress, cancelled)
     progress(LoadProgress("calibrate"))
     runner, paged = served.runner, not served.reason
     fallback = f"Served one request at a time through transformers' own cache: {served.reason}."
-    count = load.threads or kernel_choice.threads(runner, load.page_size, device)
+    takeover: Takeover | None = None
+    if served.unpacked and not kernels.problem():
+        pages = runner.cache if isinstance(runner, PagedRunner) else None
+        takeover = Takeover(load.threads, lambda ended: make(load, local, device, lambda _: None, ended, pages)[0])
+    count = load.threads or (spare_one() if takeover else kernel_choice.threads(runner, load.page_size, device))
     if not load.threads and isinstance(runner, PagedRunner) and device.type == "cpu":
         runner.use_threads(count)
         runner.watch_threads(usable_cores() if count == 1 else 1)
@@ -68,6 +74,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         attention="paged" if paged else "fallback",
         attention_note="" if paged else fallback,
         kernel=served.kernel,
+        compiling=takeover is not None,
         deterministic=served.deterministic,
         step_bytes=served.step_bytes,
         end_ids=tuple(sorted(tokenizer.end_ids)),
@@ -80,14 +87,15 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
         capabilities=EVERYTHING + (PAGED_ONLY if paged else ()),
         missing={} if paged else dict.fromkeys(PAGED_ONLY, f"This model is not served from pages: {served.reason}."),
     )
-    return assemble(card, tokenizer, runner, emit, template=load.chat_template)
+    core = assemble(card, tokenizer, runner, emit, template=load.chat_template)
+    core.takeover = takeover
+    return core
 
 
 def assemble(card: ModelCard, tokenizer: Tokenizer, runner: Runner, emit: Emit, template: str = "") -> EngineCore:
     """Put a core together from its parts, as the card describes them."""
-    salt = f"{card.identity}:{card.precision}".encode()
     scheduler = Scheduler(
-        PagePool(card.pages, card.page_size, salt),
+        PagePool(card.pages, card.page_size, prefix_salt(card)),
         max_lanes=card.max_lanes,
         token_budget=card.token_budget,
         prefix_cache=card.attention == "paged",

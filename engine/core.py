@@ -49,6 +49,7 @@ from .runner import Runner, RunsAhead
 from .sampler import Sampler
 from .scheduler import Scheduler
 from .switchboard import configure
+from .takeover import Takeover, take_over
 from .tokenizer import Tokenizer
 
 REMEMBERED = 64  # finished requests that can still be forked
@@ -77,26 +78,40 @@ class EngineCore:
         self.totals = Totals()
         self.switches = Switches(token_budget=scheduler.token_budget, max_lanes=scheduler.max_lanes)
         self.credit = 0  # iterations a paused engine may still run
+        self.takeover: Takeover | None = None  # our own kernels, on their way
         self.requests: dict[str, Request] = {}
         self.finished: collections.OrderedDict[str, Request] = collections.OrderedDict()
         self._following: Launched | None = None  # launched while the iteration before it ran
         self._not_ahead = ""  # why the next iteration is not
 
-    def start(self) -> None:
-        """Tell that the model serves, and how the switches stand. To be called by the thread that will step."""
+    def start(self, wake: Callable[[], None] = lambda: None) -> None:
+        """Tell that the model serves, and how the switches stand; `wake` as in `loading.Core`.
+
+        To be called by the thread that will step.
+        """
         self.runner.use_threads(self.card.threads)
         self.emit(Ready(self.card))
         self.emit(Configured(self.switches))
+        if self.takeover is not None:
+            self.takeover.begin(wake)
+
+    def close(self) -> None:
+        """Serve no more."""
+        if self.takeover is not None:
+            self.takeover.close()
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` would run something now."""
-        return bool(self.requests or self._following) and (not self.switches.paused or self.credit > 0)
+        """Whether `step` would do something now."""
+        runs = bool(self.requests or self._following) and (not self.switches.paused or self.credit > 0)
+        return runs or (self.takeover is not None and self.takeover.ready)
 
     # ------------------------------------------------------------------------------------------- one iteration
 
     def step(self) -> None:
         """Complete one iteration, if there is one to run; where the runner runs ahead, launch the next one before."""
+        if self.takeover is not None and self.takeover.ready:
+            take_over(self, self.takeover)
         if self.has_work:
             self._iterate(go_on=True)
 

@@ -198,8 +198,8 @@ class NativeStep(DecodeStep):
         )
 
     @staticmethod
-    def unfit(model: nn.Module, shape: Shape, cache: KVCache) -> str:
-        """Why kernels.cpp can't run this model; empty if it can."""
+    def unfit(model: nn.Module, shape: Shape, cache: KVCache, packed: bool = True) -> str:
+        """Why kernels.cpp can't run this model; empty if it can. `packed` False: it could, once they are compiled."""
         inner: Any = model.model
         linears = [
             getattr(part, name)
@@ -210,7 +210,7 @@ class NativeStep(DecodeStep):
             )
             for name in names
         ]
-        if not all(isinstance(one, QuantLinear) and one.library for one in (*linears, model.lm_head)):
+        if not all(isinstance(one, QuantLinear) and (one.library or not packed) for one in (*linears, model.lm_head)):
             return "its layers are not all int8 with our kernels"
         if shape.head_dim not in HEAD_DIMS or shape.group > QUERIES:
             return f"heads of {shape.head_dim}, {shape.group} to a KV head"

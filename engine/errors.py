@@ -43,6 +43,12 @@ class DownloadError(ModelError):
     kind = "download"
 
 
+class KernelsError(CutawayError):
+    """Our own kernels can't serve; torch's go on."""
+
+    kind = "kernels"
+
+
 class LoadCancelled(ModelError):
     """A load that the user stopped."""
 

@@ -61,6 +61,7 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     attention: Literal["paged", "fallback", "remote"]
     attention_note: str = ""
     kernel: str = ""  # which matrix product serves decode
+    compiling: bool = False  # our own kernels are, and replace `kernel` then: a `CardChanged` tells how it went
     deterministic: bool = False  # a request has the same bits alone and among any others
     step_bytes: int = 0  # of weights, read by a decode step of one sequence; 0: not known
     end_ids: tuple[int, ...] = ()
@@ -82,7 +83,7 @@ class Ready(Event, frozen=True):
 
 
 class CardChanged(Event, frozen=True):
-    """More is known of what is loaded: a server has shown what it does not give."""
+    """What is loaded is served in another way, or more is known of it: a server has shown what it does not give."""
 
     card: ModelCard
 

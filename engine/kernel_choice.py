@@ -21,21 +21,28 @@ PRECISIONS = ("auto", *DTYPES, "int8")
 def precision(wanted: str, device: torch.device) -> tuple[str, torch.dtype]:
     """Resolve "auto" and return the precision's name and the dtype that weights are loaded in.
 
-    On a CPU that is int8 where our kernels serve: the fastest, at a loss that can't be seen (mean KL below 0.01).
+    On a CPU that is int8 where our kernels serve, now or when they are compiled: the fastest, at a loss that can't be
+    seen (mean KL below 0.01).
     Raises `SettingError` for a precision that is unknown or not for this device.
     """
     if wanted not in PRECISIONS:
         raise SettingError("precision", f"precision must be one of {', '.join(PRECISIONS)}, not {wanted!r}.")
     if wanted == "int8" and device.type != "cpu":
         raise SettingError("precision", f"precision int8 is for the CPU, not for {device.type}.", "Use bfloat16.")
-    if wanted == "auto":  # our kernels are not loaded for another device: that may compile them, for nothing
-        wanted = auto_precision(device.type, device.type == "cpu" and kernels.load() is not None)
+    if wanted == "auto":
+        ours = device.type == "cpu" and (kernels.at_hand() is not None or kernels.under_way() is not None)
+        wanted = auto_precision(device.type, ours)
     return wanted, DTYPES.get(wanted, torch.float32)
 
 
 def prepare(model: Any, precision: str) -> str:
     """Quantise the model where the precision asks for it. Returns the name of what multiplies, for the card."""
     return linear.quantize_model(model) if precision == "int8" else f"torch {precision}"
+
+
+def unpacked(model: Any) -> bool:
+    """Whether there are int8 layers that our kernels do not multiply."""
+    return any(isinstance(layer, linear.QuantLinear) and layer.library is None for layer in model.modules())
 
 
 def kv_dtype(model: Any) -> torch.dtype:
@@ -61,7 +68,7 @@ def weight_bytes(model: Any) -> int:
 def threads(runner: Runner, page_size: int, device: torch.device) -> int:
     """How many threads decode fastest on this machine as it is now, measured on steps of one token.
 
-    What the measurement writes, in page 0, is nobody's: a page is read only where a plan has written it.
+    Page 0 must be nobody's: the measurement writes there.
     """
     most = usable_cores()
     if device.type != "cpu" or most == 1:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
-import tempfile
+import threading
 from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 from . import places
+from .compiling import Compilation
 
 NAMES = (
     "kernels.cpp",
@@ -31,6 +31,7 @@ NAMES = (
 )
 SOURCES = tuple(Path(__file__).with_name(name) for name in NAMES)
 FLAGS = ("-std=c++20", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-pthread")
+ENDED = ".ended"  # beside the library that a process was making when it ended
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler takes
 
 
@@ -133,35 +134,99 @@ class Library:
         self.name = f"cutaway int8 ({library.cutaway_instructions().decode()})"
 
 
-_problem = ""
+class _Kept:
+    """What this process has of the kernels: the library, or why there is none, or what is making it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.library: Library | None = None
+        self.problem = ""
+        self.compilation: Compilation | None = None
+
+
+_kept = _Kept()
 
 
 def problem() -> str:
     """Why `load()` returned None, in one sentence; empty if it did not."""
-    return _problem
+    return _kept.problem
 
 
-@functools.cache
 def load() -> Library | None:
     """The kernels, compiled into the cache on first use (some seconds); None where that can't be done."""
-    global _problem
-    try:
-        return Library(build(cache_folder()))
-    except (OSError, subprocess.SubprocessError, LookupError) as error:
-        _problem = str(error).strip() or type(error).__name__
-        return None
+    compilation = begin(gently=False)
+    if compilation is not None:
+        compilation.wait()
+    return at_hand()
+
+
+def begin(gently: bool = True) -> Compilation | None:
+    """Have the kernels compiled beside everything else, where that is still to be done and can be.
+
+    Returns what is under way; None where there is nothing to wait for. What failed is not tried again.
+    """
+    with _kept.lock:
+        if at_hand() is None and _kept.compilation is None and not _kept.problem:
+            try:
+                compiler = find_compiler()
+                _kept.compilation = _compile(place(cache_folder(), compiler), compiler, gently)
+            except (OSError, LookupError) as error:
+                _kept.problem = str(error)
+        return _kept.compilation
+
+
+def at_hand() -> Library | None:
+    """The kernels where they are compiled already; never waits for a compiler."""
+    with _kept.lock:
+        compilation = _kept.compilation
+        if _kept.library is not None or _kept.problem or (compilation is not None and not compilation.over):
+            return _kept.library
+        _kept.compilation = None
+        try:
+            path = target()
+            if compilation is not None and not compilation.ended:
+                with contextlib.suppress(OSError):
+                    path.with_suffix(ENDED).unlink(missing_ok=True)
+            if compilation is not None and compilation.problem:
+                raise subprocess.SubprocessError(_failed(find_compiler(), compilation.problem))
+            if path.exists():
+                _kept.library = Library(path)
+        except (OSError, subprocess.SubprocessError, LookupError) as error:
+            _kept.problem = str(error).strip() or type(error).__name__
+        return _kept.library
+
+
+def under_way() -> Compilation | None:
+    """The compilation that has not ended yet."""
+    with _kept.lock:
+        at_hand()
+        return _kept.compilation
+
+
+def target() -> Path:
+    """The library's file, compiled or not. Raises `LookupError` without a compiler."""
+    return _kept.library.path if _kept.library is not None else place(cache_folder(), find_compiler())
+
+
+def end() -> None:
+    """End the compilation under way, if there is one; the next process then has it done before anything else."""
+    compilation = under_way()
+    if compilation is not None:
+        with contextlib.suppress(OSError):
+            compilation.target.with_suffix(ENDED).touch()
+        compilation.end()
+
+
+def ended_early() -> bool:
+    """Whether the last process that compiled ended before the compiler did."""
+    with contextlib.suppress(LookupError, OSError):
+        return target().with_suffix(ENDED).exists()
+    return False
 
 
 def cache_folder() -> Path:
     """Where compiled kernels are kept."""
     return places.cache() / "kernels"
-
-
-def uncompiled() -> bool:
-    """Whether `load()` will have to compile, which takes some seconds."""
-    with contextlib.suppress(OSError, LookupError):
-        return not place(cache_folder(), find_compiler()).exists()
-    return False
 
 
 def place(folder: Path, compiler: str) -> Path:
@@ -184,21 +249,24 @@ def build(folder: Path) -> Path:
     where the folder can't be written.
     """
     compiler = find_compiler()
-    target = place(folder, compiler)
-    if target.exists():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = Path(scratch) / target.name
-        message = ""
-        for native in NATIVE:
-            command = [compiler, *FLAGS, *native, "-o", str(made), str(SOURCES[0])]
-            result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-            if result.returncode == 0:
-                made.replace(target)
-                return target
-            message = result.stderr.strip()[:500]
-    raise subprocess.SubprocessError(f"{compiler} can't compile {SOURCES[0].name}: {message}")
+    made = place(folder, compiler)
+    if not made.exists():
+        compilation = _compile(made, compiler, gently=False)
+        compilation.wait()
+        if compilation.problem:
+            raise subprocess.SubprocessError(_failed(compiler, compilation.problem))
+    return made
+
+
+def _compile(made: Path, compiler: str, gently: bool) -> Compilation:
+    def commands(output: Path) -> list[list[str]]:
+        return [[compiler, *FLAGS, *native, "-o", str(output), str(SOURCES[0])] for native in NATIVE]
+
+    return Compilation(made, commands, gently=gently)
+
+
+def _failed(compiler: str, said: str) -> str:
+    return f"{compiler} can't compile {SOURCES[0].name}: {said}"
 
 
 def find_compiler() -> str:

@@ -36,6 +36,11 @@ class KVCache:
             page_size,
         )
 
+    @property
+    def shapes(self) -> dict[int, LayerShape]:
+        """By layer."""
+        return {n: (k.shape[1], k.shape[2], self.values[n].shape[2]) for n, k in self.keys.items()}
+
     def write(self, layer: int, slots: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         """Store key and value [T, kv_heads, width] of the positions whose slots [T] are given."""
         self.keys[layer].index_copy_(0, slots, key.to(self.keys[layer].dtype))

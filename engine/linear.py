@@ -125,7 +125,7 @@ def quantize_model(model: nn.Module) -> str:
     Layers whose inputs are no multiple of 32 stay as they are. A head tied to the embedding is quantised, the
     embedding is not. The model must be on the CPU.
     """
-    library = kernels.load()
+    library = kernels.at_hand()
     places: list[tuple[Any, str, nn.Linear]] = [
         (parent, name, child)
         for parent in model.modules()
@@ -137,4 +137,6 @@ def quantize_model(model: nn.Module) -> str:
         parent, name, child = places.pop(0)
         setattr(parent, name, QuantLinear(child.weight, child.bias, library, arena))
         del child  # the float weights go before the next ones are packed
-    return library.name if library else f"torch bfloat16 ({kernels.problem()})"
+    if library is not None:
+        return library.name
+    return f"torch bfloat16 ({kernels.problem()})" if kernels.problem() else "torch bfloat16"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from .errors import LoadCancelled
@@ -19,11 +20,25 @@ SWITCH_WHILE_LOADING = 0.0002  # seconds
 logger = logging.getLogger(__name__)
 
 
+@contextlib.contextmanager
+def beside_serving() -> Iterator[None]:
+    """Load in this thread without holding back a model that serves in another."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_WHILE_LOADING)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 class Core(Protocol):
     """A loaded model. Everything is called by one thread; errors a user can meet become events, not exceptions."""
 
-    def start(self) -> None:
-        """Say `Ready` and `Configured`: it serves from now on."""
+    def start(self, wake: Callable[[], None]) -> None:
+        """Say `Ready` and `Configured`: it serves from now on.
+
+        `wake` may be called from any thread when there is something for `step` to do that no command asked for.
+        """
         ...
 
     @property
@@ -41,6 +56,10 @@ class Core(Protocol):
 
     def idle_check(self) -> None:
         """Raise if anything is left over now that no request is alive."""
+        ...
+
+    def close(self) -> None:
+        """Serve no more: whatever it still prepares is dropped."""
         ...
 
 
@@ -88,16 +107,14 @@ class Loading:
         self._cancelled.set()
 
     def _run(self) -> None:
-        before = sys.getswitchinterval()
         gc.disable()  # of all that importing makes nothing is garbage, and looking for some takes half a second
-        sys.setswitchinterval(SWITCH_WHILE_LOADING)
         try:
-            self.core = self._build(self.load, self.voice, self._progress, self._cancelled.is_set)
+            with beside_serving():
+                self.core = self._build(self.load, self.voice, self._progress, self._cancelled.is_set)
         except BaseException as error:  # a thread has nobody above it to tell
             self.error = error
         finally:
             gc.enable()
-            sys.setswitchinterval(before)
             self._done(self)
 
     def _progress(self, event: LoadProgress) -> None:

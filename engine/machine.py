@@ -71,9 +71,10 @@ def kernels_expected() -> bool:
 
 
 def report() -> Machine:
-    """Everything, torch's part too: imports torch, and compiles our kernels where that was not done yet."""
+    """Everything, torch's part too: imports torch, and compiles our kernels where nobody is at it yet."""
     memory = psutil.virtual_memory()
-    library = kernels.load()
+    compiling = kernels.under_way() is not None
+    library = None if compiling else kernels.load()
     device, name, total, free, problem = _accelerator()
     return Machine(
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -88,9 +89,9 @@ def report() -> Machine:
         device_bytes=total,
         device_free_bytes=free,
         device_problem=problem,
-        precision=auto_precision(device, library is not None),
+        precision=auto_precision(device, compiling or library is not None),
         kernels=library.name if library is not None else "",
-        kernels_problem=kernels.problem(),
+        kernels_problem="they are being compiled" if compiling else kernels.problem(),
         compiler=compiler(),
         versions=versions(),
     )

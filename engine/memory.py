@@ -38,10 +38,24 @@ def require(local: LocalModel, precision: str, device: torch.device, prepared: b
 
 
 def pool(
-    shapes: dict[int, LayerShape], load: Load, window: int, dtype: torch.dtype, device: torch.device, spare: int = 0
+    shapes: dict[int, LayerShape],
+    load: Load,
+    window: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    spare: int = 0,
+    kept: KVCache | None = None,
 ) -> tuple[KVCache, int]:
-    """The pages that a load asks for and `spare` ones, zeroed, and how many bytes one takes. Raises `OutOfMemory`."""
+    """The pages that a load asks for and `spare` ones, zeroed, and how many bytes one takes.
+
+    `kept` are the pages of the same model served in another way, which then are the ones. Raises `OutOfMemory`, and
+    `ModelError` where it does not fit those pages.
+    """
     page_bytes = KVCache.page_bytes(shapes, load.page_size, dtype)
+    if kept is not None:
+        if kept.shapes != shapes or any(store.dtype != dtype for store in kept.keys.values()):
+            raise ModelError("The model would keep other keys and values than those in its pages.")
+        return kept, page_bytes
     free = free_bytes(device)
     pages = load.pages or pages_that_fit(page_bytes, window, load.page_size, free)
     advice = f"Use --pages {max(1, int(free * POOL_SHARE) // max(1, page_bytes))} or fewer."

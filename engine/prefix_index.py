@@ -35,6 +35,10 @@ class PrefixIndex:
             chain.append(hashlib.sha256((chain[-1] if chain else self._root) + content).digest())
         return chain[index]
 
+    def restart(self, salt: bytes) -> None:
+        """Name the first pages by another salt; names that exist stay, with those made after them."""
+        self._root = hashlib.sha256(salt).digest()
+
     def find(self, name: bytes) -> int | None:
         return self._pages.get(name)
 

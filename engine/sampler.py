@@ -158,7 +158,7 @@ class Sampler:
             return self._device
         vocabulary = logits.shape[1]
         if vocabulary not in self._host:
-            self._host = {vocabulary: HostSurvey(vocabulary, kernels.load())}
+            self._host = {vocabulary: HostSurvey(vocabulary, kernels.at_hand())}
         return self._host[vocabulary]
 
 

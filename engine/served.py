@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from . import attention, blueprint, cuda_runner, kernel_choice, kernels, memory, memory_speed, selftest, weights
-from .decode_step import DecodeStep, NativeStep
+from .decode_step import DecodeStep, NativeStep, TorchStep
 from .errors import LoadCancelled
 from .fallback import FallbackRunner
 from .invariant import ROWS, InvariantRunner, fix_rows
@@ -45,29 +46,65 @@ class Served:
     test: SelfTest | None
     deterministic: bool = False  # a request's bits depend on no other
     reason: str = ""  # why it is not served from pages
+    unpacked: bool = False  # int8 values multiplied by torch, where our kernels could
+
+
+def compile_kernels(load: Load, device: torch.device, progress: Progress) -> None:
+    """Have our kernels compiled where this load can use them and that is still to be done.
+
+    That goes on beside the load and the first replies (takeover.py). The load waits for it where no bit may change
+    later on, and where the last process ended before its compiler did: somebody who only ever asks short questions
+    would never get them.
+    """
+    if device.type != "cpu" or not (load.deterministic or load.precision in ("auto", "int8")):
+        return
+    waits = load.deterministic or kernels.ended_early()
+    compilation = kernels.begin(gently=not waits)
+    if compilation is None or not waits:
+        return
+    why = ", before the first reply: no bit may change later" if load.deterministic else ""
+    while not compilation.over:
+        took = time.monotonic() - compilation.began
+        progress(LoadProgress("compile", note=f"our C++ kernels{why} ({took:.0f} s)"))
+        compilation.wait(0.5)
 
 
 def make(
-    load: Load, local: LocalModel, device: torch.device, progress: Progress, cancelled: Cancelled
+    load: Load,
+    local: LocalModel,
+    device: torch.device,
+    progress: Progress,
+    cancelled: Cancelled,
+    pages: KVCache | None = None,
 ) -> tuple[Served, str]:
-    """The model and its precision. Raises `CutawayError` subclasses for what a user can do something about."""
-    if load.precision in ("auto", "int8") and device.type == "cpu" and kernels.uncompiled():
-        progress(LoadProgress("compile", note="our C++ kernels, once on this machine"))
+    """The model and its precision. Raises `CutawayError` subclasses for what a user can do something about.
+
+    `pages` are those of the same model as it is served now, if this is to take over from that.
+    """
     precision, dtype = kernel_choice.precision(load.precision, device)
-    library = kernels.load() if precision == "int8" else None
-    sketch = blueprint.place(local, library) if library is not None else None
+    library = kernels.at_hand() if precision == "int8" else None
+    sketch = None
+    if library is not None or (precision == "int8" and kernels.under_way() is not None):
+        sketch = blueprint.place(local, kernels.target())
     known = blueprint.find(sketch) if sketch is not None else None
-    memory.require(local, precision, device, prepared=known is not None)
+    memory.require(local, precision, device, prepared=library is not None and known is not None)
     served = None
     if library is not None and known is not None:
-        served = _by_blueprint(known, load, local, library, progress)
+        served = _by_blueprint(known, load, local, library, progress, pages)
     if cancelled():
         raise LoadCancelled("Loading was cancelled.")
-    return served or _by_transformers(load, local, device, precision, dtype, sketch, progress, cancelled), precision
+    if served is None:
+        served = _by_transformers(load, local, device, precision, dtype, sketch, progress, cancelled, pages)
+    return served, precision
 
 
 def _by_blueprint(
-    known: blueprint.Blueprint, load: Load, local: LocalModel, library: kernels.Library, progress: Progress
+    known: blueprint.Blueprint,
+    load: Load,
+    local: LocalModel,
+    library: kernels.Library,
+    progress: Progress,
+    pages: KVCache | None,
 ) -> Served | None:
     """The short way; None where it does not lead to the reference's logits."""
     try:
@@ -77,7 +114,8 @@ def _by_blueprint(
         return None
     shapes = dict.fromkeys(range(known.layers), known.layer_shape)
     window = min(load.window or 2**31, known.window)
-    cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), torch.device("cpu"))
+    dtype = kernel_choice.kv_dtype(model)
+    cache, page_bytes = memory.pool(shapes, load, window, dtype, torch.device("cpu"), kept=pages)
     step = NativeStep(model, cache, known.shape)
     progress(LoadProgress("selftest"))
 
@@ -114,19 +152,29 @@ def _by_transformers(
     sketch: Path | None,
     progress: Progress,
     cancelled: Cancelled,
+    pages: KVCache | None,
 ) -> Served:
     config = weights.read_config(local.folder)
     attention.register()
     model = weights.load(local.folder, config, dtype, device, cancelled)
     if cancelled():
         raise LoadCancelled("Loading was cancelled.")
-    return of_model(model, load, device, precision, sketch, progress)
+    return of_model(model, load, device, precision, sketch, progress, pages)
 
 
 def of_model(
-    model: Any, load: Load, device: torch.device, precision: str, sketch: Path | None, progress: Progress
+    model: Any,
+    load: Load,
+    device: torch.device,
+    precision: str,
+    sketch: Path | None,
+    progress: Progress,
+    kept: KVCache | None = None,
 ) -> Served:
-    """A transformers model on its device, made ready to run plans; `sketch` is where its blueprint goes, if it fits."""
+    """A transformers model on its device, made ready to run plans; `sketch` is where its blueprint goes, if it fits.
+
+    `kept`: as `make` has `pages`.
+    """
     config = model.config
     text_config = config.get_text_config()
     parameters = sum(p.numel() for p in model.parameters())
@@ -145,7 +193,7 @@ def of_model(
     if shapes:
         progress(LoadProgress("selftest"))
         spare = 1 if device.type == "cuda" else 0  # where the rows beyond a batch write
-        cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), device, spare)
+        cache, page_bytes = memory.pool(shapes, load, window, kernel_choice.kv_dtype(model), device, spare, kept)
         pages = len(cache.keys[0]) // load.page_size - spare
         step, note = DecodeStep.build(model, cache)
         reference = selftest.make_reference(model)
@@ -153,7 +201,7 @@ def of_model(
         if not test.passed and step is not None:
             step, note = None, "the fast decode step failed its self-test"
             test = selftest.compare(model, shapes, cache, reference, precision == "int8", False)
-        kernel = step.kernel if step is not None else f"{kernel}; {note}"
+        kernel = kernel if step is not None else f"{kernel}; {note}"
         runner = PagedRunner(model, cache, step)
         if load.deterministic and not isinstance(step, NativeStep):
             made = functools.partial(InvariantRunner, model, together=fix_rows(model))
@@ -164,8 +212,9 @@ def of_model(
             chosen = cuda_runner.choose(model, shapes, cache, reference, heads, lanes, window)
             runner, test, kernel = chosen.runner or runner, chosen.test or test, f"torch {precision}, {chosen.note}"
         reason = "" if test.passed else test.reason
-        if sketch is not None and test.passed and isinstance(step, NativeStep):
-            drawn = blueprint.of(model, step, parameters, trained, shapes, reference)
+        if sketch is not None and test.passed and isinstance(step, NativeStep | TorchStep):
+            unfit = NativeStep.unfit(model, step.shape, cache, packed=False)
+            drawn = None if unfit else blueprint.of(model, step.shape, parameters, trained, shapes, reference)
             if drawn is not None:
                 blueprint.keep(drawn, sketch)
     if reason or runner is None:
@@ -187,4 +236,5 @@ def of_model(
         test=test,
         deterministic=load.deterministic or (isinstance(runner, PagedRunner) and isinstance(runner.decode, NativeStep)),
         reason=reason,
+        unpacked=kernel_choice.unpacked(model),
     )

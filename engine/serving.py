@@ -53,7 +53,7 @@ class Unreadable:
     problem: CutawayError
 
 
-Item: TypeAlias = AnyCommand | Loading | Lost | Unreadable
+Item: TypeAlias = AnyCommand | Loading | Lost | Unreadable | None  # None: the core has something to do
 
 
 class Serving:
@@ -114,8 +114,8 @@ class Serving:
                 self._send(Failed(problem.message, problem.action, problem.kind))
             case Shutdown():
                 self._stop(0)
-            case Hello():
-                pass  # answered before the loop began
+            case Hello() | None:
+                pass  # answered before the loop began; looked after by it
             case Load():
                 self._load(item)
             case CancelLoad():
@@ -178,6 +178,7 @@ class Serving:
         if self._core is not None:
             for request in list(self._voice.owed):
                 self._handle(self._core, Abort(request))
+            self._core.close()
 
     # --------------------------------------------------------------------------------------------------- loads
 
@@ -230,12 +231,14 @@ class Serving:
         if self._ready is None or self._voice.owed:
             return
         ready, self._ready = self._ready, None
+        if self._core is not None:
+            self._core.close()
         self._core = None
         gc.collect()  # the old model's tensors go before the new one allocates more
         self._core, self._voice, self._checked = ready.core, ready.voice, True
         assert self._core is not None
         self._voice.open()
-        self._core.start()
+        self._core.start(lambda: self.inbox.put(None))
         if self._switches != Configure():
             self._handle(self._core, self._switches)
         held, self._held = self._held, []

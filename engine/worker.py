@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from . import log, threads, wire
+from . import kernels, log, threads, wire
 from .errors import ProtocolError
 from .loading import Build, Core
 from .outbox import Outbox
@@ -72,6 +72,7 @@ def main(
         code = 1
     outbox.close()
     writer.join(LAST_WRITES)
+    kernels.end()
     ended.set()
     logger.info("ended with %d", code)
     if log_file is not None:

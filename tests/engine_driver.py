@@ -14,6 +14,7 @@ from cutaway.engine.protocol import (
     AnyEvent,
     Finished,
     Load,
+    LoadProgress,
     PromptRendered,
     Sampled,
     SamplingSettings,
@@ -84,10 +85,10 @@ class Driver:
         return (step for step in self.of(Step) if step.lanes)
 
 
-def start(model: Path | str, **options: Any) -> Driver:
+def start(model: Path | str, progress: Callable[[LoadProgress], None] = lambda _: None, **options: Any) -> Driver:
     """Load a model as the engine does, in float32 unless told otherwise."""
     events: list[AnyEvent] = []
     options = {"precision": "float32", **options}
-    core = build(Load(model=str(model), **options), events.append, lambda _: None, lambda: False)
+    core = build(Load(model=str(model), **options), events.append, progress, lambda: False)
     core.start()
     return Driver(core, events)

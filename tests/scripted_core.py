@@ -136,13 +136,16 @@ class ScriptedCore:
         self.credit = 0
         self.iteration = 0
 
-    def start(self) -> None:
+    def start(self, wake: Callable[[], None]) -> None:
         self.emit(Ready(self.card))
         self.emit(Configured(self.switches))
 
     @property
     def has_work(self) -> bool:
         return bool(self.writing) and (not self.switches.paused or self.credit > 0)
+
+    def close(self) -> None:
+        """Nothing is being prepared."""
 
     def idle_check(self) -> None:
         assert len(self.free) == self.card.pages, "pages leaked"

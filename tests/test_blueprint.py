@@ -129,7 +129,7 @@ def test_a_layer_missing_from_the_files_is_named(tmp_path: Path) -> None:
     _make(folder)
     library = kernels.load()
     assert library is not None
-    known = blueprint.find(blueprint.place(local, library))
+    known = blueprint.find(blueprint.place(local, library.path))
     assert known is not None
     weights = load_file(folder / "model.safetensors")
     del weights["model.layers.0.mlp.up_proj.weight"]

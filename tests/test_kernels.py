@@ -156,7 +156,7 @@ def test_a_processor_with_avx2_only_computes_the_same(tmp_path: Path, monkeypatc
 @needs_kernels
 def test_compiling_again_is_a_look_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = kernels.build(tmp_path)
-    monkeypatch.setattr(kernels.subprocess, "run", lambda *a, **k: pytest.fail("compiled twice"))
+    monkeypatch.setattr(kernels, "Compilation", lambda *a, **k: pytest.fail("compiled twice"))
     assert kernels.build(tmp_path) == first
     assert [p.name for p in tmp_path.iterdir()] == [first.name]
 
@@ -164,8 +164,7 @@ def test_compiling_again_is_a_look_into_the_cache(tmp_path: Path, monkeypatch: p
 @pytest.fixture
 def fresh_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("CUTAWAY_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernels, "load", kernels.load.__wrapped__)
-    monkeypatch.setattr(kernels, "_problem", "")
+    monkeypatch.setattr(kernels, "_kept", kernels._Kept())
     return tmp_path
 
 

@@ -16,11 +16,13 @@ class Ours:
         prepare_environment(threads=threads)
         from cutaway.engine.build import build
         from cutaway.engine.protocol import AnyEvent, Configure, Load
+        from cutaway.engine.takeover import settle
 
         self.events: list[AnyEvent] = []
         load = Load(model=model, threads=0 if threads > 1 else threads)  # more than one: as it chooses by itself
         self.core = build(load, self.events.append, lambda _: None, lambda: False)
         self.core.start()
+        settle(self.core)
         self.core.handle(Configure(inspect=False))
         self.count = 0
 

@@ -83,6 +83,9 @@ class Bench:
 
     async def run(self) -> Report:
         """Measure everything. Raises `CutawayError`: the engine's troubles, or `TooShort`."""
+        if self.card.compiling:
+            self._tell("waiting for the kernels", 0.0)
+            self.card = await self.conversation.compiled()
         self._stage = "warming up"
         text = self._prompts.make(WARM_UP_WORDS)
         [first], _ = await self._together([text], WARM_UP_TOKENS)

@@ -11,6 +11,7 @@ from ...engine.errors import CutawayError
 from ...engine.protocol import (
     Abort,
     AnyEvent,
+    CardChanged,
     Configured,
     Failed,
     Finished,
@@ -73,6 +74,13 @@ class Conversation:
         self.opened_s = time.monotonic() - began
         return self.card
 
+    async def compiled(self) -> ModelCard:
+        """Wait until our own kernels serve, where they are still being compiled. Raises `EngineFailed`."""
+        assert self.card is not None
+        while self.card.compiling:
+            await anext(self._listen())
+        return self.card
+
     async def ask(self, submit: Submit, show: Callable[[AnyEvent], None]) -> list[Finished]:
         """Send a request and give `show` all of its events; returns the end of each sample.
 
@@ -131,6 +139,8 @@ class Conversation:
     async def _listen(self) -> AsyncIterator[AnyEvent]:
         assert self._events is not None
         async for event in self._events:
+            if isinstance(event, CardChanged):
+                self.card = event.card
             self.heard(event)
             yield event
         raise EngineFailed(Failed("The engine ended.", kind="died", fatal=True))

@@ -16,6 +16,7 @@ from ...engine.models.storage import size
 from ...engine.protocol import (
     Abort,
     AnyEvent,
+    CardChanged,
     ClearCache,
     Configure,
     Failed,
@@ -78,12 +79,18 @@ class Examination:
         return None
 
     async def load(self, load: Load) -> ModelCard:
-        """Raises `CutawayError`: the model is not here, does not fit, or the engine died."""
+        """The card of what is to be measured: our own kernels, where they are still being compiled, are waited for.
+
+        Raises `CutawayError`: the model is not here, does not fit, or the engine died.
+        """
         await self._engine.send(load)
         async for event in self._listen():
             if isinstance(event, LoadProgress):
                 self._tell(event)
-            elif isinstance(event, Ready):
+            elif isinstance(event, Ready | CardChanged):
+                if event.card.compiling:
+                    self._tell(LoadProgress("compile", note="our C++ kernels"))
+                    continue
                 await self._engine.send(Configure(inspect=False))
                 return event.card
         raise Trouble("The engine ended.")
@@ -129,10 +136,10 @@ class Examination:
         raise Trouble("The engine ended.")
 
     async def _listen(self, kinds: tuple[str, ...] = ()) -> AsyncIterator[AnyEvent]:
-        """Every event; failures are raised, but for these kinds."""
+        """Every event; failures are raised, but for these kinds, and those of kernels, which the card tells."""
         assert self._events is not None
         async for event in self._events:
-            if isinstance(event, Failed) and event.kind not in kinds:
+            if isinstance(event, Failed) and event.kind not in (*kinds, "kernels"):
                 raise Trouble(event.message, event.action)
             yield event
 

@@ -6,11 +6,15 @@ from ...engine import places
 from ...engine.errors import CutawayError
 from ...engine.protocol import (
     Abort,
+    CardChanged,
     ClearCache,
     Configure,
+    Event,
     Failed,
     Inspect,
+    ModelCard,
     Pause,
+    Ready,
     Resume,
     SamplingSettings,
     StepOnce,
@@ -116,6 +120,29 @@ class EngineActions(MainBase):
             self.session.link.cancel_load()
         else:
             self.say("Nothing is being loaded.")
+
+    def tell_engine(self, event: Event | None) -> None:
+        """Say in passing what an event tells of the engine and shows nowhere else."""
+        if isinstance(event, Failed):
+            self.tell_failure(event)
+        elif isinstance(event, Ready | CardChanged):
+            self.tell_kernels(event.card)
+
+    def tell_kernels(self, card: ModelCard) -> None:
+        """Let the seconds go on while our kernels are compiled; say it when they have taken over."""
+        replaced, self._replaced = self._replaced, card.kernel if card.compiling else ""
+        if card.compiling and not replaced:
+            self.set_timer(1.0, self._count_seconds)
+        elif replaced and not card.compiling and card.kernel != replaced:
+            self.say(f"Our own kernels answer from now on: {card.kernel}.")
+
+    _replaced = ""  # the kernel that answers until ours are compiled
+
+    def _count_seconds(self) -> None:
+        card = self.session.state.card
+        if card is not None and card.compiling:
+            self.changed([])
+            self.set_timer(1.0, self._count_seconds)
 
     def tell_failure(self, event: Failed) -> None:
         """Say what went wrong in passing; of a model that was not loaded, also which one answers now."""

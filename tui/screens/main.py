@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from ...engine.protocol import Event, Failed, Inspect, Ready
+from ...engine.protocol import Event, Inspect, Ready
 from ..actions import ACTIONS, GROUPS
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
@@ -157,8 +157,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
     # ----------------------------------------------------------------------------------------- painting
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
-        if isinstance(event, Failed):
-            self.tell_failure(event)
+        self.tell_engine(event)
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()

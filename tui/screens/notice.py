@@ -6,7 +6,7 @@ from ...engine.protocol import Failed
 from ..keymap import Keymap
 from ..session import Session
 from .hints import greeting, join, starts_again
-from .topbar import progress
+from .topbar import compiling_s, progress
 
 
 def notice(session: Session, keys: Keymap) -> list[tuple[str, str]]:
@@ -34,6 +34,10 @@ def notice(session: Session, keys: Keymap) -> list[tuple[str, str]]:
         wanted = session.link.load.model or "the default model"
         told = f"◌ loading {wanted}: {progress(loading)}. Until then {card.name} answers"
         return [(join([told, keys.hint("cancel_load", "stops it", letter=True)]), "state-busy")]
+    if card.compiling:
+        told = f"◌ answering with torch's kernels while our own are compiled ({compiling_s(session.state)} s)"
+        begun = session.conversation.root.children
+        return [(f"{told}: once on this machine", "state-busy"), *([] if begun else [("", ""), *greeting(keys)])]
     if session.conversation.root.children:
         return []
     about = [(card.attention_note, "dim"), ("", "")] if session.state.remote else []

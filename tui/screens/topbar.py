@@ -13,7 +13,7 @@ from ..panels.line import Line
 from ..panels.panel import Panel
 from ..panels.units import count, rate, size
 from ..session import Session
-from ..state import SampleState
+from ..state import EngineState, SampleState
 from .layout import WIDE
 
 _SHORT = 24  # cells of a reason that has a place in the bar
@@ -35,7 +35,10 @@ class TopBar(Panel, can_focus=False):
 
     def depends_on(self) -> Hashable:
         session = self.session
-        return (self.state.version, session.conversation, session.trouble, session.meter.used, session.store.trouble)
+        seconds = compiling_s(self.state)
+        return (
+            self.state.version, session.conversation, session.trouble, session.meter.used, session.store.trouble, seconds
+        )  # fmt: skip
 
     def waiting(self) -> str:
         return ""
@@ -73,6 +76,8 @@ class TopBar(Panel, can_focus=False):
             return [(f"◌ {progress(state.loading)}", "warn")]
         card = state.card
         parts = [(card.name, "accent"), (f"{card.device} {card.precision}".strip(), "dim")]
+        if card.compiling:
+            parts.append((f"◌ compiling {compiling_s(state)} s", "warn"))
         if card.pages:
             parts.append((f"{count(card.pages)} pages", "dim"))
         if card.attention == "fallback":
@@ -130,6 +135,13 @@ def computing(card: ModelCard) -> list[tuple[str, str]]:
     told += ["deterministic"] if card.deterministic else []
     told += [card.kernel] if card.kernel else []
     return [(text, "dim") for text in told]
+
+
+def compiling_s(state: EngineState) -> int:
+    """Seconds that our kernels have been compiled for since the model was ready; 0 where they are not."""
+    if state.card is None or not state.card.compiling:
+        return 0
+    return max(0, state.now_ns() - state.card_ns) // 1_000_000_000
 
 
 def progress(loading: LoadProgress | None) -> str:

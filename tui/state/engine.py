@@ -51,6 +51,7 @@ class EngineState:
         self.version = 0
         self.welcome: Welcome | None = None
         self.card: ModelCard | None = None
+        self.card_ns = 0  # when the model was ready, on our clock
         self.switches = Switches()
         self.loading: LoadProgress | None = None
         self.kept = KeptRequests(self.limits)
@@ -138,8 +139,8 @@ class EngineState:
     def _load_progress(self, event: LoadProgress, _: int) -> None:
         self.loading = event
 
-    def _ready(self, event: Ready, _: int) -> None:
-        self.card = event.card
+    def _ready(self, event: Ready, received_ns: int) -> None:
+        self.card, self.card_ns = event.card, received_ns
         self.loading = None
         self.failure = None
         self.pool.reset(event.card)
