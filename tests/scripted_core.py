@@ -3,8 +3,8 @@
 "count 20" counts to 20, "forever" never ends, "recall" lists the messages it was sent, "raw \\x1b[2J" says that text
 with its escapes decoded, "fail", "memory" and "die" go wrong at the third token, "noise" prints in between, anything
 else is repeated. "slowly" in front takes 20 ms a step. The model to load may be "slow" or "busy", which load until they
-are cancelled, "missing", "crash" or "huge"; any other name loads at once. Tokens are words, and the prompt is read
-`token_budget` of them a step.
+are cancelled, "missing", "crash", "huge" or "compiling", which takes another kernel with its first
+step; any other name loads at once. Tokens are words, and the prompt is read `token_budget` of them a step.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cutaway.engine.protocol import (
     AnyCommand,
     AnyEvent,
     Candidate,
+    CardChanged,
     Configure,
     Configured,
     Finished,
@@ -127,6 +128,8 @@ class ScriptedCore:
             max_lanes=load.max_lanes,
             token_budget=load.token_budget,
             attention="paged",
+            kernel="the slow one" if load.model == "compiling" else "",
+            compiling=load.model == "compiling",
             capabilities=("tokens", "candidates", "timeline", "lanes", "pause", "switches", "pages", "fork", "samples"),
         )
         self.switches = Switches(token_budget=load.token_budget, max_lanes=load.max_lanes)
@@ -136,13 +139,13 @@ class ScriptedCore:
         self.credit = 0
         self.iteration = 0
 
-    def start(self, wake: Callable[[], None]) -> None:
+    def start(self, wake: Callable[[], None] = lambda: None) -> None:
         self.emit(Ready(self.card))
         self.emit(Configured(self.switches))
 
     @property
     def has_work(self) -> bool:
-        return bool(self.writing) and (not self.switches.paused or self.credit > 0)
+        return self.card.compiling or (bool(self.writing) and (not self.switches.paused or self.credit > 0))
 
     def close(self) -> None:
         """Nothing is being prepared."""
@@ -222,6 +225,10 @@ class ScriptedCore:
     # --------------------------------------------------------------------------------------------------- steps
 
     def step(self) -> None:
+        if self.card.compiling:
+            self.card = msgspec.structs.replace(self.card, compiling=False, kernel="the fast one")
+            self.emit(CardChanged(self.card))
+            return
         started = time.monotonic_ns()
         self.iteration += 1
         self.credit = max(0, self.credit - 1)

@@ -42,6 +42,13 @@ def test_the_table_goes_to_stdout_and_progress_to_stderr() -> None:
     assert "Against the run of" in bench()[1]
 
 
+def test_kernels_that_are_being_compiled_are_waited_for() -> None:
+    code, out, err = bench("--model", "compiling", "--json")
+    assert code == 0
+    assert "waiting for the kernels" in err
+    assert json.loads(out)["run"]["kernel"] == "the fast one"
+
+
 def test_more_streams_than_lanes_get_lanes() -> None:
     code, out, _ = bench("--streams", "20", "--lanes", "2", "--pages", "2000", "--json")
     assert code == 0

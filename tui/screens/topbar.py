@@ -35,10 +35,8 @@ class TopBar(Panel, can_focus=False):
 
     def depends_on(self) -> Hashable:
         session = self.session
-        seconds = compiling_s(self.state)
-        return (
-            self.state.version, session.conversation, session.trouble, session.meter.used, session.store.trouble, seconds
-        )  # fmt: skip
+        told = (session.conversation, session.trouble, session.meter.used, session.store.trouble)
+        return (self.state.version, *told, compiling_s(self.state))
 
     def waiting(self) -> str:
         return ""

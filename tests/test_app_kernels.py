@@ -1,0 +1,70 @@
+"""What the screen says while our kernels are being compiled, and when they take over or can't."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from cutaway.engine.protocol import CardChanged, Failed, ModelCard, Ready
+from cutaway.tui.screens.topbar import TopBar
+
+from .screen_run import Running, running
+
+TELLS = "answering with torch's kernels while our own are compiled"
+
+
+def card(run: Running, **changes: object) -> ModelCard:
+    assert run.session.state.card is not None
+    return msgspec.structs.replace(run.session.state.card, **{"kernel": "torch bfloat16", **changes})
+
+
+def toasts(run: Running) -> list[str]:
+    return [notification.message for notification in run.app._notifications]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_a_reader_sees_that_they_are_compiled_and_then_that_they_answer(size: tuple[int, int]) -> None:
+    async with running(size) as run:
+        run.engine.push(Ready(card(run, compiling=True)))
+        await run.until(lambda: TELLS in " ".join(run.text().split()), TELLS)
+        await run.shows("◌ compiling")
+        await run.ask("count 3")
+        assert run.session.conversation.path()[-1].text == "1 2 3 "
+        assert TELLS in " ".join(run.text().split())
+        run.engine.push(CardChanged(card(run, compiling=False, kernel="our int8")))
+        await run.until(lambda: TELLS not in " ".join(run.text().split()), "its end")
+        assert "◌ compiling" not in run.text()
+        assert [told for told in toasts(run) if "our int8" in told] == ["Our own kernels answer from now on: our int8."]
+
+
+async def test_the_seconds_go_on_by_themselves() -> None:
+    async with running((160, 48)) as run:
+        state = run.session.state
+        now = state.now_ns()
+        state.now_ns = lambda: now
+        run.engine.push(Ready(card(run, compiling=True)))
+        await run.shows("compiling 0 s")
+        state.now_ns = lambda: now + 12_000_000_000
+        await run.shows("compiling 12 s")
+        await run.shows("(12 s)")
+        assert run.main.query_one(TopBar).depends_on()[-1] == 12
+
+
+async def test_a_failure_is_said_once_and_why() -> None:
+    async with running((160, 48)) as run:
+        run.engine.push(Ready(card(run, compiling=True)))
+        await run.shows(TELLS)
+        run.engine.push(CardChanged(card(run, compiling=False)))
+        run.engine.push(Failed("Our own kernels can't serve: no room.", "The next start tries again.", "kernels"))
+        await run.until(lambda: TELLS not in run.text(), "its end")
+        await run.until(lambda: any("no room" in told for told in toasts(run)), "the reason")
+        assert not any("from now on" in told for told in toasts(run))
+        await run.ask("count 2")
+        assert run.session.conversation.path()[-1].text == "1 2 "
+
+
+async def test_another_kind_of_card_says_nothing() -> None:
+    async with running((160, 48)) as run:
+        run.engine.push(CardChanged(card(run, kernel="something else")))
+        await run.until(lambda: run.session.state.card is not None and "else" in run.session.state.card.kernel, "it")
+        await run.settle()
+        assert toasts(run) == []
