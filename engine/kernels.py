@@ -210,8 +210,8 @@ def target() -> Path:
 
 def end() -> None:
     """End the compilation under way, if there is one; the next process then has it done before anything else."""
-    compilation = under_way()
-    if compilation is not None:
+    compilation = _kept.compilation
+    if compilation is not None and not compilation.over:
         with contextlib.suppress(OSError):
             compilation.target.with_suffix(ENDED).touch()
         compilation.end()

@@ -23,12 +23,22 @@ logger = logging.getLogger(__name__)
 @contextlib.contextmanager
 def beside_serving() -> Iterator[None]:
     """Load in this thread without holding back a model that serves in another."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_WHILE_LOADING)
+    with _beside_lock:
+        if not _beside:
+            _beside.append(sys.getswitchinterval())
+            sys.setswitchinterval(SWITCH_WHILE_LOADING)
+        _beside.append(0.0)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        with _beside_lock:
+            _beside.pop()
+            if len(_beside) == 1:
+                sys.setswitchinterval(_beside.pop())
+
+
+_beside: list[float] = []  # the usual interval, then an item for each thread that loads
+_beside_lock = threading.Lock()
 
 
 class Core(Protocol):

@@ -99,7 +99,8 @@ class Takeover:
                     self.made = prepare(self._closed.is_set)
         except Exception as error:
             self.problem = faults.as_error(error, "changing to our own kernels")
-            logger.warning("torch's kernels go on", exc_info=error)
+            if not self._closed.is_set():
+                logger.warning("torch's kernels go on", exc_info=error)
         self._prepare = None
         if self._closed.is_set():
             self.made = None

@@ -67,3 +67,13 @@ def compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowComp
 def children(pid: int | None = None) -> list[psutil.Process]:
     """All processes below one, this one if none is named."""
     return psutil.Process(pid).children(recursive=True)
+
+
+def compile_children(pid: int | None = None) -> list[psutil.Process]:
+    """Those of them that run a compiler for us."""
+    found: list[psutil.Process] = []
+    for process in children(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any(part.endswith("compile_child.py") for part in process.cmdline()):
+                found.append(process)
+    return found

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from cutaway.engine.protocol import CardChanged, Failed, ModelCard, Ready
+from cutaway.engine.protocol import CardChanged, Failed, Load, ModelCard, Ready
 from cutaway.tui.screens.topbar import TopBar
+from cutaway.tui.session import Session
+from cutaway.tui.tour.app import TourApp, make_screen
 
-from .screen_run import Running, running
+from .screen_engine import InProcessEngine
+from .screen_run import Running, running, shown
+from .tour_run import TourRun
 
 TELLS = "answering with torch's kernels while our own are compiled"
 
@@ -68,3 +72,18 @@ async def test_another_kind_of_card_says_nothing() -> None:
         await run.until(lambda: run.session.state.card is not None and "else" in run.session.state.card.kernel, "it")
         await run.settle()
         assert toasts(run) == []
+
+
+async def test_the_tour_compares_nothing_before_they_have_taken_over() -> None:
+    engine = InProcessEngine()
+    engine.hold = True
+    session = Session(engine, Load(model="compiling", pages=256))
+    screen, _ = make_screen(session, None)
+    async with shown(TourRun, TourApp(session, screen), (160, 48)) as run:
+        await run.shows("compiling our kernels")
+        assert screen._card is None
+        engine.push(Failed("Our own kernels can't serve.", "", "kernels"))  # of which the tour makes nothing
+        engine.hold = False
+        await run.until(lambda: screen._card is not None, "the model")
+        assert screen.stage.card.kernel == "the fast one"
+        await run.until(lambda: "compiling our kernels" not in run.text(), "its end")

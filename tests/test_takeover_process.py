@@ -33,7 +33,7 @@ async def engine(folder: Path) -> AsyncIterator[tuple[EngineClient, Listener, Mo
     client = EngineClient()
     await client.start()
     try:
-        listener = Listener(client, patience=120.0)
+        listener = Listener(client)
         await client.send(Load(model=str(folder), pages=32, page_size=16))
         ready = await listener.first(Ready)
         assert isinstance(ready, Ready)

@@ -201,7 +201,8 @@ class TourScreen(TourMoves):
         elif session.state.card is None or session.state.loading is not None:
             model = f"◌ {progress(session.state.loading)}"
         else:
-            model = session.state.card.name
+            card = session.state.card
+            model = f"{card.name}  ◌ compiling our kernels" if card.compiling else card.name
         told = "RECORDED, no model runs" if self.recorded else printable(model)
         width = self.size.width - 2
         line = Line(head, "strong")

@@ -102,14 +102,18 @@ class Stage:
             self._before = None
 
     async def ready(self) -> None:
-        """Wait until a model is loaded. Raises `StageError` if it can't be, `StoppedError` if there is no engine."""
+        """Wait until a model is loaded, and served as it will be: what is compared must be computed alike.
+
+        Raises `StageError` if it can't be loaded, `StoppedError` if there is no engine.
+        """
         self._problem = None
         if self.session.trouble is not None:
             raise StoppedError(*self.session.trouble)
         failure = self.session.state.failure
         if self.session.state.card is None and isinstance(failure, Failed):
             raise StageError(failure.message, failure.action)
-        await self.until(lambda: self.session.state.card is not None and self.session.link.ready)
+        state, link = self.session.state, self.session.link
+        await self.until(lambda: state.card is not None and not state.card.compiling and link.ready)
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
         if event is None:
@@ -124,7 +128,7 @@ class Stage:
     def _take(self, event: Event) -> None:
         if isinstance(event, Configured):
             self._configured += 1
-        elif (isinstance(event, Failed) and not event.fatal) or (
+        elif (isinstance(event, Failed) and not event.fatal and event.kind != "kernels") or (
             isinstance(event, Rejected) and event.request in self._open
         ):
             self._problem = StageError(event.message, event.action)
