@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from . import kernel_choice, kernels
+from . import kernel_choice
 from .core import EngineCore
 from .errors import SettingError
 from .intake import Intake, Limits
@@ -37,7 +37,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     began = time.monotonic_ns()
     check(load)
     device = pick_device(load.device)
-    compile_kernels(load, device, progress)
+    compiling = compile_kernels(load, device, progress)
     local = resolve(load.model, offline=load.offline, progress=progress, cancelled=cancelled)
     progress(LoadProgress("weights", note=local.name))
     load = msgspec.structs.replace(load, page_size=load.page_size or page_size_for(device.type))
@@ -47,7 +47,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     runner, paged = served.runner, not served.reason
     fallback = f"Served one request at a time through transformers' own cache: {served.reason}."
     takeover: Takeover | None = None
-    if served.unpacked and not kernels.problem():
+    if served.unpacked and compiling:
         pages = runner.cache if isinstance(runner, PagedRunner) else None
         takeover = Takeover(load.threads, lambda ended: make(load, local, device, lambda _: None, ended, pages)[0])
     count = load.threads or (spare_one() if takeover else kernel_choice.threads(runner, load.page_size, device))

@@ -30,8 +30,7 @@ def precision(wanted: str, device: torch.device) -> tuple[str, torch.dtype]:
     if wanted == "int8" and device.type != "cpu":
         raise SettingError("precision", f"precision int8 is for the CPU, not for {device.type}.", "Use bfloat16.")
     if wanted == "auto":
-        ours = device.type == "cpu" and (kernels.at_hand() is not None or kernels.under_way() is not None)
-        wanted = auto_precision(device.type, ours)
+        wanted = auto_precision(device.type, device.type == "cpu" and kernels.expected())
     return wanted, DTYPES.get(wanted, torch.float32)
 
 

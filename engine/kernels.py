@@ -203,6 +203,12 @@ def under_way() -> Compilation | None:
         return _kept.compilation
 
 
+def expected() -> bool:
+    """Whether the kernels are compiled, or being compiled."""
+    with _kept.lock:
+        return at_hand() is not None or _kept.compilation is not None
+
+
 def target() -> Path:
     """The library's file, compiled or not. Raises `LookupError` without a compiler."""
     return _kept.library.path if _kept.library is not None else place(cache_folder(), find_compiler())

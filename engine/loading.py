@@ -20,25 +20,33 @@ SWITCH_WHILE_LOADING = 0.0002  # seconds
 logger = logging.getLogger(__name__)
 
 
+class _Loaders:
+    """The threads that load now, and the interpreter's interval when none does."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+        self.usual = sys.getswitchinterval()
+
+
+_loaders = _Loaders()
+
+
 @contextlib.contextmanager
 def beside_serving() -> Iterator[None]:
     """Load in this thread without holding back a model that serves in another."""
-    with _beside_lock:
-        if not _beside:
-            _beside.append(sys.getswitchinterval())
+    with _loaders.lock:
+        if not _loaders.count:
+            _loaders.usual = sys.getswitchinterval()
             sys.setswitchinterval(SWITCH_WHILE_LOADING)
-        _beside.append(0.0)
+        _loaders.count += 1
     try:
         yield
     finally:
-        with _beside_lock:
-            _beside.pop()
-            if len(_beside) == 1:
-                sys.setswitchinterval(_beside.pop())
-
-
-_beside: list[float] = []  # the usual interval, then an item for each thread that loads
-_beside_lock = threading.Lock()
+        with _loaders.lock:
+            _loaders.count -= 1
+            if not _loaders.count:
+                sys.setswitchinterval(_loaders.usual)
 
 
 class Core(Protocol):

@@ -49,24 +49,25 @@ class Served:
     unpacked: bool = False  # int8 values multiplied by torch, where our kernels could
 
 
-def compile_kernels(load: Load, device: torch.device, progress: Progress) -> None:
+def compile_kernels(load: Load, device: torch.device, progress: Progress) -> bool:
     """Have our kernels compiled where this load can use them and that is still to be done.
 
-    That goes on beside the load and the first replies (takeover.py). The load waits for it where no bit may change
-    later on, and where the last process ended before its compiler did: somebody who only ever asks short questions
-    would never get them.
+    Returns whether that goes on beside the load and the first replies (takeover.py). The load waits for it where no bit
+    may change later on, and where the last process ended before its compiler did: somebody who only ever asks short
+    questions would never get them.
     """
     if device.type != "cpu" or not (load.deterministic or load.precision in ("auto", "int8")):
-        return
+        return False
     waits = load.deterministic or kernels.ended_early()
     compilation = kernels.begin(gently=not waits)
     if compilation is None or not waits:
-        return
+        return compilation is not None
     why = ", before the first reply: no bit may change later" if load.deterministic else ""
     while not compilation.over:
         took = time.monotonic() - compilation.began
         progress(LoadProgress("compile", note=f"our C++ kernels{why} ({took:.0f} s)"))
         compilation.wait(0.5)
+    return False
 
 
 def make(
@@ -83,9 +84,7 @@ def make(
     """
     precision, dtype = kernel_choice.precision(load.precision, device)
     library = kernels.at_hand() if precision == "int8" else None
-    sketch = None
-    if library is not None or (precision == "int8" and kernels.under_way() is not None):
-        sketch = blueprint.place(local, kernels.target())
+    sketch = blueprint.place(local, kernels.target()) if precision == "int8" and kernels.expected() else None
     known = blueprint.find(sketch) if sketch is not None else None
     memory.require(local, precision, device, prepared=library is not None and known is not None)
     served = None
@@ -201,7 +200,7 @@ def of_model(
         if not test.passed and step is not None:
             step, note = None, "the fast decode step failed its self-test"
             test = selftest.compare(model, shapes, cache, reference, precision == "int8", False)
-        kernel = kernel if step is not None else f"{kernel}; {note}"
+        kernel += f"; {note}" if step is None else ""
         runner = PagedRunner(model, cache, step)
         if load.deterministic and not isinstance(step, NativeStep):
             made = functools.partial(InvariantRunner, model, together=fix_rows(model))

@@ -312,3 +312,32 @@ def test_another_precision_has_nothing_compiled(compiler: SlowCompiler, folder: 
     assert kernels.under_way() is None
     assert compiler.files == []
     assert Load().precision == "auto"
+
+
+def test_a_compiler_that_fails_before_the_model_is_there_is_told_as_well(compiler: SlowCompiler, folder: Path) -> None:
+    def progress(event: LoadProgress) -> None:
+        if event.stage == "selftest" and (compilation := kernels.under_way()) is not None:
+            compiler.let_go("no room on this disk")
+            compilation.wait()
+
+    driver = engine_driver.start(folder, progress=progress, precision="auto", pages=32, page_size=16)
+    assert driver.core.takeover is not None
+    driver.core.takeover.wait()
+    driver.complete(PROMPT)
+    [failed] = driver.of(Failed)
+    assert "no room on this disk" in failed.message
+    assert not driver.core.card.compiling
+
+
+def test_kernels_that_are_compiled_before_the_weights_are_there_serve_at_once(
+    compiler: SlowCompiler, folder: Path
+) -> None:
+    def progress(event: LoadProgress) -> None:
+        if event.stage == "weights" and (compilation := kernels.under_way()) is not None:
+            compiler.let_go()
+            compilation.wait()
+
+    driver = engine_driver.start(folder, progress=progress, precision="auto", pages=32, page_size=16)
+    assert not driver.core.card.compiling
+    assert driver.core.takeover is None
+    assert isinstance(decode_step(driver), NativeStep)
