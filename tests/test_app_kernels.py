@@ -33,11 +33,12 @@ async def test_a_reader_sees_that_they_are_compiled_and_then_that_they_answer(si
         await run.shows("◌ compiling")
         await run.ask("count 3")
         assert run.session.conversation.path()[-1].text == "1 2 3 "
-        assert TELLS in run.text()
+        await run.shows(TELLS)
         run.engine.push(CardChanged(card(run, compiling=False, kernel="our int8")))
         await run.until(lambda: TELLS not in run.text(), "its end")
-        assert "◌ compiling" not in run.text()
-        assert [told for told in toasts(run) if "our int8" in told] == ["Our own kernels answer from now on: our int8."]
+        await run.until(lambda: "◌ compiling" not in run.text(), "its end in the first row")
+        await run.until(lambda: any("our int8" in told for told in toasts(run)), "the news")
+        assert [told for told in toasts(run) if "kernels" in told] == ["Our own kernels answer from now on: our int8."]
 
 
 async def test_the_seconds_go_on_by_themselves() -> None:
