@@ -9,6 +9,7 @@ reader relies on holds: prompt before its steps, every text and token before its
 from __future__ import annotations
 
 import threading
+import time
 
 import msgspec
 
@@ -118,6 +119,9 @@ class Outbox:
         self._tables: dict[Owner, tuple[int, ...]] = {}  # block tables told only by lanes that were folded away
         self._changed = threading.Condition()
         self._closed = False
+        self._gathering = False  # the writer is awake already, and leaves what does not press until its rest is over
+        self._presses = False
+        self._taken = 0.0  # monotonic seconds
 
     def put(self, event: AnyEvent) -> None:
         """Queue `event`, or fold it into what waits. After `close` it is dropped."""
@@ -137,15 +141,26 @@ class Outbox:
                 self._waiting.append(event)
             if isinstance(event, Finished):
                 self._tables.pop((event.request, event.sample), None)
-            self._changed.notify()
+            self._presses |= not isinstance(event, (Step, TextDelta)) or len(self._waiting) >= self.limit // 2
+            if self._presses or not self._gathering:
+                self._changed.notify()
 
-    def take(self, timeout: float | None = None) -> list[AnyEvent]:
+    def take(self, timeout: float | None = None, rest: float = 0.0) -> list[AnyEvent]:
         """Everything that waits, oldest first; waits for something to come, `timeout` seconds at most.
+
+        Steps and texts are taken together that come within `rest` seconds of the last taking, as long as few wait and
+        nothing else does: after a pause the first is taken at once. Waking up for each of them, here and at the
+        reader's end, would take a core from the computing every time.
 
         Empty means closed and drained, or that the time is over.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed, timeout)
+            if (left := self._taken + rest - time.monotonic()) > 0 and self._waiting:
+                self._gathering = True
+                self._changed.wait_for(lambda: self._presses or self._closed, left)
+                self._gathering = False
+            self._taken, self._presses = time.monotonic(), False
             waiting, self._waiting = self._waiting, []
             self._forget_folds()
         return [item.event() if isinstance(item, (StepFold, TextFold, Latest)) else item for item in waiting]

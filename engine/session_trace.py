@@ -1,13 +1,14 @@
 """The trace of a session that nobody asked to record: kept packed in memory until it is wanted on disk. No torch.
 
-The file is the one that `trace.py` describes. Packing costs some ten microseconds a message, so that the screen can
-always save what it has just shown.
+The file is the one that `trace.py` describes. So the screen can always save what it has just shown. Packing costs more
+than all the rest of taking a message in, so it waits for the end of a reply, when nobody computes.
 """
 
 from __future__ import annotations
 
 import time
 import zlib
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,10 +17,12 @@ import msgspec
 from . import places
 from .client import Engine
 from .errors import TraceError
-from .protocol import AnyCommand, AnyEvent, Welcome
+from .protocol import AnyCommand, AnyEvent, Finished, Welcome
 from .trace_lines import Header, as_line
 
 LIMIT = 64 * 2**20  # bytes, packed: hours of talk
+LOOSE = 8 * 2**20  # bytes that may wait to be packed
+PORTION = 2**20  # bytes packed at a time: some ten milliseconds
 _GZIP = 31  # zlib's word for a gzip header around the largest window
 
 
@@ -34,6 +37,8 @@ class SessionTrace:
         self._packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
         self._packed: list[bytes] = []
         self._size = 0
+        self._loose: deque[bytes] = deque()  # lines that are still to be packed
+        self._loose_size = 0
         self._put(msgspec.json.encode(Header(began_ns=self._began)))
 
     def write(self, message: AnyEvent | AnyCommand) -> None:
@@ -46,9 +51,12 @@ class SessionTrace:
             return
         self.messages += 1
         self._put(as_line(t, message))
+        if isinstance(message, Finished) or self._loose_size > min(LOOSE, self.limit):
+            self._pack(PORTION)
 
     def save(self, path: Path) -> None:
         """Write everything so far to a new file, whole or not at all. Raises `TraceError`."""
+        self._pack(self._loose_size)
         try:
             places.put(path, b"".join([*self._packed, self._packer.copy().flush()]))
         except OSError as error:
@@ -57,8 +65,18 @@ class SessionTrace:
                 "Free some space, or set CUTAWAY_STATE_DIR to another folder.",
             ) from None
 
-    def _put(self, written: bytes) -> None:
-        if packed := self._packer.compress(written + b"\n"):
+    def _put(self, line: bytes) -> None:
+        self._loose.append(line)
+        self._loose_size += len(line)
+
+    def _pack(self, size: int) -> None:
+        """Pack the oldest lines, about `size` bytes of them."""
+        lines: list[bytes] = []
+        while self._loose and size > 0:
+            lines.append(self._loose.popleft())
+            size -= len(lines[-1])
+        self._loose_size -= sum(map(len, lines))
+        if packed := self._packer.compress(b"".join([line + b"\n" for line in lines])):
             self._packed.append(packed)
             self._size += len(packed)
 

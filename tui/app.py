@@ -144,6 +144,7 @@ class CutawayApp(App[None]):
     def on_ready(self) -> None:
         # What was imported stays: leave it out of every later collection.
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)  # what a reply brings stays: looking through it early is for nothing
         gc.enable()
 
     async def on_event(self, event: events.Event) -> None:

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 
 FRAME = 1 / 15  # seconds between paints at least
-SLOWEST = 1 / 4  # and at most
-SHARE = 0.04  # of all cores together, for this whole process
+SLOWEST = 0.3  # and at most
+SOON = 0.02  # after a pause, so that what comes together is painted together
+SHARE = 0.02  # of all cores together, for this whole process
 
 
 class Pace:
@@ -26,10 +27,16 @@ class Pace:
         self._used, self._now = used, now
         self._budget = SHARE * (cores or os.cpu_count() or 1)  # processor seconds a second
         self._last = used(), now()
+        self._pause = FRAME
 
     def pause(self) -> float:
         """Seconds until the next paint: as long as the time used since the last one takes to earn."""
         used, now = self._used(), self._now()
         spent, passed = used - self._last[0], now - self._last[1]
         self._last = used, now
-        return min(SLOWEST, max(FRAME, spent / self._budget - max(0.0, passed - SLOWEST)))
+        self._pause = min(SLOWEST, max(FRAME, spent / self._budget - max(0.0, passed - SLOWEST)))
+        return self._pause
+
+    def left(self) -> float:
+        """Seconds of that pause that are not over yet: what comes after a while of nothing is shown at once."""
+        return max(SOON, self._last[1] + self._pause - self._now())

@@ -1,9 +1,30 @@
-"""Growing what scrolls without laying the whole screen out again."""
+"""What scrolls and grows with every line that is written, at the cost of that line."""
 
 from __future__ import annotations
 
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
+
+from .framed import FramedLines
+from .scrollbar import RowScrollBar
+
+
+class LineView(ScrollView):
+    """A scroll view by lines whose frame and scroll bar cost little to paint."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._styles_cache = FramedLines()
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        if self._vertical_scrollbar is None:
+            bar = RowScrollBar(vertical=True, name="vertical", thickness=self.scrollbar_size_vertical)
+            self._vertical_scrollbar = bar
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
 
 
 def resize_virtual(view: ScrollView, size: Size) -> None:

@@ -65,7 +65,7 @@ class Session:
         self.system = system
         self.answering = Answering(sources)
         self.conversation: Conversation = conversation or self._create()
-        self.meter = Meter()
+        self._meter = Meter()
         self.traffic: set[str] = set()
         self.trouble: tuple[str, str] | None = None  # why there is no engine, and what to do
         self.unloaded: tuple[str, str] | None = None  # why the model asked for last is not loaded, and what to do
@@ -206,7 +206,6 @@ class Session:
             self.traffic.discard(event.request)
         changed = self.exchange.apply(event)
         self._keep(changed)
-        self._measure()
         self.on_event(event, changed)
 
     def _lost(self, message: str, action: str) -> None:
@@ -228,16 +227,18 @@ class Session:
             elif home is not None:
                 self.store.save(home)
 
-    def _measure(self) -> None:
-        card = self.state.card
-        self.meter.window = card.window if card is not None else 0
+    @property
+    def meter(self) -> Meter:
+        """How full the window is now."""
+        meter, card = self._meter, self.state.card
+        meter.window = card.window if card is not None else 0
         reply = next((n.reply for n in reversed(self.conversation.path()) if n.reply is not None), None)
-        self.meter.used = reply.prompt_tokens + reply.tokens if reply is not None else 0
+        meter.used = reply.prompt_tokens + reply.tokens if reply is not None else 0
+        return meter
 
     def show(self, conversation: Conversation) -> None:
         """Make another chat the one shown."""
         self.conversation = conversation
-        self._measure()
 
     def new_chat(self) -> Conversation:
         self.show(self._create())

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 
-from ..scrolling import resize_virtual
+from ..scrolling import LineView, resize_virtual
 from .column import Column
 from .sections import Section
 from .styled import Line
 
 
-class FollowingView(ScrollView):
+class FollowingView(LineView):
     """Keeps the reader's place, the end or the line at the top, while sections come, grow and go."""
 
     class FollowChanged(Message):
@@ -32,7 +29,8 @@ class FollowingView(ScrollView):
         self._column = Column()
         self._anchor = (0, 0)
         self._placing = False
-        self._painted: tuple[tuple[Size, int], list[Line]] = ((Size(), -1), [])
+        self._place = Size(), -1  # size of the view, and the line at its top
+        self._in_sight: list[tuple[Section, Line] | None] = []  # at that place, from top to bottom
 
     def show_sections(self, sections: list[Section]) -> None:
         """Take these sections and settle at the reader's place."""
@@ -80,17 +78,14 @@ class FollowingView(ScrollView):
 
     def _refresh_changed_rows(self) -> None:
         """Have only those rows painted that are not on the screen already."""
-        place = (self.size, self.scroll_offset.y)
-        found = [self._column.line(y + place[1]) for y in range(self.size.height)]
-        now = [line for _, line in filter(None, found)]
-        before_place, before = self._painted
-        self._painted = (place, now)
-        if place != before_place:
+        size, offset = self.size, round(self.scroll_y)
+        was, before = self._place, self._in_sight
+        self._place = size, offset
+        self._in_sight = [self._column.line(y + offset) for y in range(size.height)]
+        if self._place != was:
             self.refresh()
-            return
-        rows = [y for y, pair in enumerate(zip_longest(now, before)) if pair[0] != pair[1]]
-        if rows:
-            self.refresh(*[Region(0, y, self.size.width, 1) for y in rows])
+        elif rows := [y for y, pair in enumerate(zip(self._in_sight, before, strict=True)) if _differ(*pair)]:
+            self.refresh(*[Region(0, y, size.width, 1) for y in rows])
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -120,3 +115,9 @@ class FollowingView(ScrollView):
 
     def action_scroll_end(self) -> None:
         self.follow()
+
+
+def _differ(now: tuple[Section, Line] | None, before: tuple[Section, Line] | None) -> bool:
+    if now is None or before is None:
+        return now is not before
+    return now[1] is not before[1] and now[1] != before[1]

@@ -40,6 +40,9 @@ class Head(Section):
         self.speaker = speaker
         self.current = False
 
+    def height(self, width: int) -> int:
+        return 1
+
     def lines(self, width: int) -> list[Line]:
         styled = Styled()
         style = "head-current" if self.current else f"head-{self.node.role}"
@@ -61,6 +64,8 @@ class Body(Section):
     def __init__(self, node: Node, part: Part) -> None:
         super().__init__(node)
         self.part = part
+        self._width = 0
+        self._lines: list[Line] = []
 
     def height(self, width: int) -> int:
         return self.part.height(width) + 1
@@ -69,7 +74,9 @@ class Body(Section):
         return self.part.exact(width)
 
     def lines(self, width: int) -> list[Line]:
-        return [*self.part.lines(width), Line((), ())]
+        if width != self._width:
+            self._width, self._lines = width, [*self.part.lines(width), Line((), ())]
+        return self._lines
 
 
 class Thought(Section):
@@ -130,8 +137,15 @@ class Foot(Section):
     def __init__(self, node: Node, keys: Keymap) -> None:
         super().__init__(node)
         self.keys = keys
+        self._made_for = (-1, 0)
+        self._lines: list[Line] = []
 
     def lines(self, width: int) -> list[Line]:
+        if self._made_for != (self.node.revision, width):
+            self._made_for, self._lines = (self.node.revision, width), self._make(width)
+        return self._lines
+
+    def _make(self, width: int) -> list[Line]:
         lines: list[Line] = []
         glyph, words, style = ending(self.node, self.keys)
         if glyph:

@@ -23,6 +23,8 @@ from .sections import MessageSections, Notice, Section
 from .status import OFFERED
 from .styled import Line
 
+STRIPS = 1024  # drawn lines that are kept
+
 
 class ConversationView(FollowingView, can_focus=True):
     """Shows the path of one conversation.
@@ -70,6 +72,8 @@ class ConversationView(FollowingView, can_focus=True):
         self._cursor: Node | None = None
         self._messages: list[MessageSections] = []
         self._styles: dict[str, Style] = {}
+        self._selection: Selection | None = None
+        self._strips: dict[int, tuple[Line, int, Strip]] = {}  # by row of the column: made from, at which width, made
 
     # ------------------------------------------------------------------------------------------------ content
 
@@ -179,7 +183,7 @@ class ConversationView(FollowingView, can_focus=True):
                 top = self._column.top(self._column.sections.index(head))
                 if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height:
                     self.scroll_to(y=max(0, top - 1), animate=False)
-        self.refresh()
+        self._refresh_changed_rows()
         self.post_message(self.CursorMoved(node))
 
     def _refill(self) -> None:
@@ -196,6 +200,7 @@ class ConversationView(FollowingView, can_focus=True):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._styles.clear()
+        self._strips.clear()
 
     def _style(self, names: str) -> Style:
         """The style of space-separated names, the later ones on top."""
@@ -208,19 +213,31 @@ class ConversationView(FollowingView, can_focus=True):
         return found
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        y += self.scroll_offset.y
-        found = self._column.line(y)
+        (size, offset), width = self._place, self._place[0].width
+        found = self._in_sight[y] if y < size.height else None
         if found is None:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._style(""))
         section, line = found
-        segments = [Segment(text, self._style(names)) for text, names in line.runs]
-        strip = Strip(segments)
-        strip = self._overlay(strip, section, line, y)
-        return strip.crop_extend(0, width, self.rich_style).apply_offsets(0, y)
+        y += offset
+        known = self._strips.get(y)
+        if known is None or known[1] != width or (known[0] is not line and known[0] != line):
+            if len(self._strips) >= STRIPS:
+                self._strips.clear()
+            known = self._strips[y] = line, width, self._fit(self._strip(line), y)
+        spans = self._lights(section, line, y)
+        return self._fit(lit(self._strip(line), spans), y) if spans else known[2]
 
-    def _overlay(self, strip: Strip, section: Section, line: Line, y: int) -> Strip:
-        """Light up the selected token and the selected text."""
+    def _strip(self, line: Line) -> Strip:
+        return Strip([Segment(text, self._style(names)) for text, names in line.runs])
+
+    def _fit(self, strip: Strip, y: int) -> Strip:
+        """As wide as the view, each cell with its place in the column."""
+        return strip.crop_extend(0, self._place[0].width, self._style("")).apply_offsets(0, y)
+
+    def _lights(self, section: Section, line: Line, y: int) -> list[tuple[int, int, Style]]:
+        """What lights up in a line: the selected token, what was found, the selected text."""
+        if self.marked is None and not self.finder.words and self._selection is None:
+            return []
         spans: list[tuple[int, int, Style]] = []
         if self.marked is not None and self.marked[0] is section.node:
             _, start, end = self.marked
@@ -230,17 +247,18 @@ class ConversationView(FollowingView, can_focus=True):
         for start, end, current in self.finder.spans(section.node, line):
             name = "chat--match-current" if current else "chat--match"
             spans.append((start, end, self.get_component_rich_style(name, partial=True)))
-        selection = self.text_selection
+        selection = self._selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             start, end = span
             length = len(line.origins)
             style = self.screen.get_component_rich_style("screen--selection", partial=True)
             spans.append((min(start, length), length if end == -1 else min(end, length), style))
-        return lit(strip, spans)
+        return spans
 
     # ------------------------------------------------------------------------------------------ selecting
 
     def selection_updated(self, selection: Selection | None) -> None:
+        self._selection = selection
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:

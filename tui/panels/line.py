@@ -23,17 +23,19 @@ def safe(text: str) -> str:
 class Line:
     """Text in named styles, left to right. A style is a space-separated list of names that `Panel.look` knows."""
 
-    __slots__ = ("parts", "width")
+    __slots__ = ("_made", "parts", "width")
 
     def __init__(self, text: str = "", style: str = "") -> None:
         self.parts: list[tuple[str, str]] = []
         self.width = 0  # cells
+        self._made: tuple[object, int, Strip] | None = None  # by which looks and how wide, and the strip
         if text:
             self.add(text, style)
 
     def add(self, text: str, style: str = "") -> Line:
         """Append text; control characters become visible pictures, whoever forgot them before."""
         if text:
+            self._made = None
             text = safe(text)
             self.width += len(text) if text.isascii() else cell_len(text)
             # Neighbours in one style are one segment: everything after this costs per segment.
@@ -64,10 +66,15 @@ class Line:
     def text(self) -> str:
         return "".join(text for text, _ in self.parts)
 
-    def strip(self, width: int, look: Look) -> Strip:
-        """The row as exactly `width` cells."""
-        strip = Strip([Segment(text, look(style)) for text, style in self.parts], self.width)
-        return strip.adjust_cell_length(width, look(""))
+    def strip(self, width: int, look: Look, looks: object = None) -> Strip:
+        """The row as exactly `width` cells: the strip made before, where that was by the same `looks`, if given."""
+        made = self._made
+        if made is None or made[0] is not looks or made[1] != width:
+            segments = [Segment(text, look(style)) for text, style in self.parts]
+            strip = Strip(segments, self.width).adjust_cell_length(width, look(""))
+            made = looks, width, strip
+            self._made = made if looks is not None else None
+        return made[2]
 
 
 def joined(parts: Iterable[str], width: int, style: str = "", between: str = " · ") -> Line:

@@ -10,10 +10,9 @@ from rich.style import Style
 from textual.content import Content
 from textual.events import Click, Resize, Show
 from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ..scrolling import resize_virtual
+from ..scrolling import LineView, resize_virtual
 from ..state import EngineState, RequestState, Resolved, Selection, resolve, selected_request
 from .line import Line, safe, wrap
 from .messages import SelectionChanged
@@ -22,7 +21,7 @@ from .styles import named
 MIN_INTERVAL_NS = 60_000_000  # at most 15 repaints a second, with some slack for the timer that polls
 
 
-class Panel(ScrollView, can_focus=True):
+class Panel(LineView, can_focus=True):
     """Draws `state` as rows of text.
 
     A panel says what it depends on (`depends_on`) and draws rows (`draw`), or, if it can have very many, measures
@@ -59,7 +58,7 @@ class Panel(ScrollView, can_focus=True):
         self._drawn_ns = 0
         self._lines: list[Line] = []
         self._built: dict[int, Line] = {}  # rows made since the last repaint
-        self._painted: tuple[Hashable, list[Line]] = (None, [])  # where, and the viewport's rows
+        self._painted: tuple[tuple[int, int], list[Line]] = ((0, 0), [])  # the viewport's size, and its rows
         self._rows = 0
         self._pinned: list[Line] = []
         self._looks: dict[str, Style] = {}
@@ -143,23 +142,33 @@ class Panel(ScrollView, can_focus=True):
         rows = self._rows + len(self._pinned)
         wanted = Size(width, rows if self.SCROLLS else min(rows, height))
         self._was_at_end = self.is_vertical_scroll_end
+        self._built.clear()
         resize_virtual(self, wanted)
         self._put_titles((self.TITLE, "") if sentence else self.titles())
-        self._refresh_changed_rows(width, height)
+        if not sentence:
+            self.laid_out()
+        self._refresh_changed_rows()
 
-    def _refresh_changed_rows(self, width: int, height: int) -> None:
+    def laid_out(self) -> None:
+        """Called when what is drawn is laid out anew, before it is painted: the moment to bring rows into sight."""
+
+    def _refresh_changed_rows(self) -> None:
         """Have only those rows painted that are not on the screen already: painting costs more than drawing."""
-        self._built.clear()
-        place = (width, height, self.scroll_offset, self.virtual_size)
-        before_place, before = self._painted
-        now = [self._line(y) for y in range(height)]
-        self._painted = (place, now)
-        if place != before_place:
+        width, height = self.area
+        offset, pinned_at = round(self.scroll_y), height - len(self._pinned)
+        (was, before), now = self._painted, [self._line(y, offset, pinned_at, width) for y in range(height)]
+        self._painted = (width, height), now
+        if was != (width, height):
             self.refresh()
-            return
-        dirty = [y for y in range(height) if now[y].parts != before[y].parts]
-        if dirty:
+        elif dirty := [y for y in range(height) if now[y] is not before[y] and now[y].parts != before[y].parts]:
             self.refresh(*[Region(0, y, width, 1) for y in dirty])
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        # In the place of Textual's own, which has every row painted.
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.position = new_value
+        if round(old_value) != round(new_value):
+            self._refresh_changed_rows()
 
     def _put_titles(self, titles: tuple[str, str]) -> None:
         if titles == self._titles:
@@ -192,19 +201,18 @@ class Panel(ScrollView, can_focus=True):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._looks.clear()
+        self._looks = {}
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        return self._line(y).strip(self.area.width, self.look)
+        (width, _), lines = self._painted
+        return (lines[y] if y < len(lines) else Line()).strip(width, self.look, self._looks)
 
-    def _line(self, y: int) -> Line:
-        """The row at line `y` of the viewport."""
-        width, height = self.area
-        top = height - len(self._pinned)
-        if y >= top > 0:
-            return self._pinned[y - top]
-        at = self.scroll_offset.y + y
+    def _line(self, y: int, offset: int, pinned_at: int, width: int) -> Line:
+        """The row at line `y` of the viewport, where what scrolls begins at row `offset` of the layout."""
+        if y >= pinned_at > 0:
+            return self._pinned[y - pinned_at]
+        at = offset + y
         if at >= self._rows:
             return Line()
         if self._sentence:

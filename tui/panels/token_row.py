@@ -83,10 +83,12 @@ class TokenRow(Panel):
             # The rest is laid out even if no event comes that makes the app poll.
             self.set_timer(0.08, self.refresh_if_changed)
         self._found, self._number = found, number
-        rows = self._layout.rows * self._height
-        if 0 <= found.position < len(self._layout):
-            self.call_after_refresh(self._show_cursor)
-        return rows
+        return self._layout.rows * self._height
+
+    def laid_out(self) -> None:
+        self._show_cursor()
+        if self.show_vertical_scrollbar != (self.max_scroll_y > 0):
+            self.call_after_refresh(self._show_cursor)  # there is another width and height then
 
     def _show_cursor(self) -> None:
         if 0 <= self._found.position < len(self._layout):

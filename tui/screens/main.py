@@ -16,7 +16,7 @@ from ..chat.drafts import Drafts, History
 from ..chat.findbar import FindBar
 from ..chat.view import ConversationView
 from ..controls.bar import ControlsBar
-from ..pace import FRAME, Pace
+from ..pace import Pace
 from ..panels import (
     CandidatesPanel,
     LanesPanel,
@@ -32,6 +32,7 @@ from ..session import Session
 from ..settings.live import LiveSettings, at_defaults
 from ..state.conversation import Node
 from .chat_list import ChatList
+from .compositor import RowCompositor
 from .find_actions import FindActions
 from .hints import composing
 from .layout import PANELS, shown_panels, size_classes, too_small
@@ -68,14 +69,15 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         settings: LiveSettings | None = None,
     ) -> None:
         super().__init__(session)
+        self._compositor = RowCompositor()
         self.settings = settings or at_defaults()
         self.history = history or History()
         self.drafts = drafts
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
         self._pace = Pace()
-        self._pause = FRAME
         self._turn = 0
+        self._panels: list[Panel] = []
         self._due = 0  # paints until every panel has had its turn
         self._told = ""
         self._expired_ns = 0
@@ -176,7 +178,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
 
     def _wait_for_paint(self) -> None:
         if self._next is None:
-            self._next = self.set_timer(self._pause, self._paint)
+            self._next = self.set_timer(self._pace.left(), self._paint)
 
     def _paint(self) -> None:
         self._next = None
@@ -185,7 +187,8 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         # The panels take turns, so that no single paint keeps a key waiting.
         self._due -= 1
         self._turn = (self._turn + 1) % TURNS
-        for panel in list(self.query(Panel))[self._turn :: TURNS]:
+        self._panels = self._panels or list(self.query(Panel))
+        for panel in self._panels[self._turn :: TURNS]:
             panel.refresh_if_changed()
         self._tell()
         if any(node.text for node in nodes):
@@ -199,7 +202,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             if now != self._expired_ns:
                 self._expired_ns = now
                 self.changed([])
-        self._pause = self._pace.pause()
+        self._pace.pause()
         if self._due > 0:
             self._wait_for_paint()
 

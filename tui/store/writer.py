@@ -62,8 +62,10 @@ class Writer:
     def note(self, number: int, take: Noted) -> None:
         """This message grows: take and write it within a second."""
         with self._wake:
+            awaited = bool(self._noted)  # and the thread knows when it is due
             self._noted[number] = take
-            self._wake.notify_all()
+            if not awaited:
+                self._wake.notify_all()
 
     def flush(self, timeout: float) -> bool:
         """Wait until all is written; False if it is not by then, or can't be."""
