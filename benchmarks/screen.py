@@ -92,12 +92,12 @@ def cpu_share(pid: int, seconds: float, wait: Callable[[], None]) -> float:
 
 
 def drain(terminal: Terminal) -> None:
-    """Take what the program writes until the reply has ended, and draw it after that.
+    """Take what the program writes until the reply has been cut at its length, and draw it after that.
 
     Our terminal is Python and would keep a core busy, which no terminal that people use does.
     """
     written, end = b"", time.monotonic() + terminal.patience
-    while "●".encode() not in written or written.rfind("○".encode()) < written.rfind("●".encode()):
+    while b"cut at" not in written:
         if time.monotonic() > end:
             raise TimeoutError("the reply did not end")
         if select.select([terminal.child.child_fd], [], [], 1)[0]:

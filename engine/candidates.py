@@ -63,7 +63,8 @@ def candidate_rows(
     if all(entry.id != drawing.token for entry in (*entries, *others)):
         others.append(_Entry(drawing.token, drawing.logit, _weight(drawing, drawing.place), drawing.place))
     others.sort(key=lambda entry: (entry.banned, -entry.weight, -entry.logit, entry.id))
-    return tuple([_row(drawing, entry, log_total) for entry in (*entries, *others)])
+    mass = drawing.filters.mass if drawing.filters is not None else 1.0
+    return tuple([_row(drawing, entry, log_total, mass) for entry in (*entries, *others)])
 
 
 def _weight(drawing: Drawing, place: int) -> float:
@@ -74,7 +75,7 @@ def _leading(drawing: Drawing, count: int, before: Look, after: Look) -> list[_E
     ids = after.ids[:count].tolist()
     logits = (after.logits if before is after else after.partner)[:count].tolist()
     weights = [0.0] * len(ids) if drawing.order is None else drawing.order.weights[:count].tolist()
-    return [_Entry(*values) for values in zip(ids, logits, weights, range(len(ids)), strict=True)]
+    return list(map(_Entry, ids, logits, weights, range(len(ids))))
 
 
 def _displaced(drawing: Drawing, count: int, before: Look, after: Look, known: set[int]) -> list[_Entry]:
@@ -96,15 +97,15 @@ def _displaced(drawing: Drawing, count: int, before: Look, after: Look, known: s
     return entries
 
 
-def _row(drawing: Drawing, entry: _Entry, log_total: float) -> CandidateRow:
-    logprob = entry.logit - log_total
-    if entry.banned:
-        return CandidateRow(entry.id, entry.logit, logprob, 0.0, 0.0, "banned")
+def _row(drawing: Drawing, entry: _Entry, log_total: float, mass: float) -> CandidateRow:
+    token, logit, weight, place, banned = entry
+    logprob = logit - log_total
+    if banned:
+        return CandidateRow(token, logit, logprob, 0.0, 0.0, "banned")
     order, filters = drawing.order, drawing.filters
     if order is None or filters is None:
-        chosen = entry.id == drawing.token
+        chosen = token == drawing.token
         share = 1.0 if chosen else 0.0
-        return CandidateRow(entry.id, entry.logit, logprob, share, share, "" if chosen else "greedy")
-    cut = filters.cut(entry.place, entry.weight)
-    prob = 0.0 if cut else entry.weight / filters.mass
-    return CandidateRow(entry.id, entry.logit, logprob, entry.weight / order.total, prob, cut)
+        return CandidateRow(token, logit, logprob, share, share, "" if chosen else "greedy")
+    cut = "" if filters.kept is None else filters.cut(place, weight)
+    return CandidateRow(token, logit, logprob, weight / order.total, 0.0 if cut else weight / mass, cut)

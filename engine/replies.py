@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .protocol import AnyEvent, Candidate, Finished, FinishReason, Sampled, TextDelta
 from .request import Request, Sample
-from .sampler import Draw
+from .sampler import CandidateRow, Draw
 from .tokenizer import Tokenizer
 
 Emit = Callable[[AnyEvent], None]
@@ -39,24 +39,17 @@ class Replies:
             entropy_after=draw.entropy_after,
             draw=draw.draw,
             end=token in request.end_ids,
-            candidates=tuple(
-                Candidate(
-                    id=c.id,
-                    piece=self.tokenizer.piece(c.id),
-                    bytes=self.tokenizer.token_bytes(c.id),
-                    logit=c.logit,
-                    logprob=c.logprob,
-                    tempered=c.tempered,
-                    prob=c.prob,
-                    cut=c.cut,
-                )
-                for c in draw.candidates
-            ),
+            candidates=tuple([self._candidate(row) for row in draw.candidates]),
         )
         if not sample.stamps.first_token_ns:
             sample.stamps.first_token_ns = now
         sample.stamps.tokens_ns.append(now)
         return event, *self.append(sample, event)
+
+    def _candidate(self, row: CandidateRow) -> Candidate:
+        token = row.id
+        piece, raw = self.tokenizer.piece(token), self.tokenizer.token_bytes(token)
+        return Candidate(token, piece, raw, row.logit, row.logprob, row.tempered, row.prob, row.cut)
 
     def append(
         self, sample: Sample, event: Sampled, grow: bool = True, now: int | None = None

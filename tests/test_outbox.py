@@ -29,7 +29,7 @@ from cutaway.engine.protocol import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .patience import PATIENCE
+from .patience import PATIENCE, until
 
 CANDIDATE = Candidate(1, "a", b"a", 0.0, -0.5, 0.5, 0.5)
 
@@ -226,3 +226,47 @@ def test_adding_to_a_long_fold_stays_cheap(limit):
     for n in range(30_000):
         outbox.put(step(n, sampled=(token("a", n),)))
     assert sum(len(s.sampled) for s in steps(outbox.take())) == 30_000
+
+
+def test_what_streams_is_taken_together_until_something_presses():
+    outbox, taken = Outbox(), []
+
+    def read() -> None:
+        while events := outbox.take(rest=3600):
+            taken.append(events)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    outbox.put(Failed("first"))
+    until(lambda: taken, "the first, which is taken at once")
+    for n in range(5):
+        outbox.put(TextDelta("a", 0, "x", n + 1, n))
+        outbox.put(step(n))
+    assert len(taken) == 1
+    outbox.put(Failed("presses"))
+    until(lambda: len(taken) == 2, "all that streamed and what presses")
+    assert len(taken[1]) == 11
+    outbox.put(step(6))
+    outbox.close()
+    reader.join(PATIENCE)
+    assert not reader.is_alive()
+    assert taken[2:] == [[step(6)]]
+
+
+def test_many_that_wait_press_too():
+    outbox, taken = Outbox(limit=8), []
+
+    def read() -> None:
+        while events := outbox.take(rest=3600):
+            taken.append(events)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    outbox.put(step(0))
+    until(lambda: taken, "the first")
+    for n in range(1, 5):
+        outbox.put(step(n))
+    until(lambda: len(taken) == 2, "as many as are half of the limit")
+    outbox.close()
+    reader.join(PATIENCE)
+    assert not reader.is_alive()

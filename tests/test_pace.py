@@ -34,7 +34,7 @@ def test_cheap_paints_come_fifteen_times_a_second() -> None:
 
 def test_dear_paints_come_seldom_enough_to_leave_the_cores_to_the_engine() -> None:
     machine = Machine()
-    assert paints(machine, machine.pace(cores=2), cost=0.02) <= 2 * SHARE * 1.05
+    assert paints(machine, machine.pace(cores=2), cost=0.01) <= 2 * SHARE * 1.05
 
 
 def test_more_cores_allow_more_paints() -> None:

@@ -1,0 +1,85 @@
+"""What is written to the terminal, piece by piece, makes the same screen as painting it whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyte
+import pytest
+from cutaway.tui.panels import TokenRow
+from textual._compositor import CompositorUpdate
+from textual.geometry import Region
+
+from .screen_run import Running, running
+
+
+class Written:
+    """A terminal that takes what an application under test would write to one."""
+
+    def __init__(self, run: Running) -> None:
+        self.run = run
+        self.updates: list[str] = []
+        self._start(*run.app.size)
+        display = run.app._display
+
+        def write(screen: Any, update: Any) -> None:
+            if isinstance(update, CompositorUpdate):
+                self.updates.append(update.render_segments(run.app.console))
+                self._stream.feed(self.updates[-1])
+            display(screen, update)
+
+        run.app._display = write  # pyright: ignore[reportAttributeAccessIssue] - in the place of the method
+        run.app.screen.refresh()
+
+    def _start(self, width: int, height: int) -> None:
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.Stream(self.screen)
+
+    async def resize(self, width: int, height: int) -> None:
+        """As a terminal does: what stood there is lost."""
+        self._start(width, height)
+        await self.run.pilot.resize_terminal(width, height)
+        self.run.app.screen.refresh()
+
+    async def is_the_screen(self, moment: str) -> None:
+        def same() -> bool:
+            return [row.rstrip() for row in self.screen.display] == [row.rstrip() for row in self.run.frame()]
+
+        await self.run.until(same, f"the terminal to show the screen {moment}")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_a_terminal_shows_the_screen_after_every_kind_of_change(size: tuple[int, int]) -> None:
+    async with running(size) as run:
+        written = Written(run)
+        await written.is_the_screen("at first")
+        await run.ask("tell me a long story about a fox " * 8)
+        await written.is_the_screen("after a reply")
+        await run.ask("and another one")
+        await written.is_the_screen("after another, scrolled")
+        run.main.view.scroll_to(y=0, animate=False)
+        await written.is_the_screen("scrolled up")
+        run.main.say("something in front")
+        await written.is_the_screen("with a notice in front")
+        await run.main.run_action("palette")
+        await written.is_the_screen("under a dialog")
+        await run.pilot.press("escape")
+        await run.outside("left_square_bracket")
+        await written.is_the_screen("with another message chosen")
+        await written.resize(120, 40)
+        await run.ask("a third")
+        await written.is_the_screen("at another size")
+
+
+async def test_what_stands_on_the_terminal_is_not_written_again() -> None:
+    async with running((160, 48)) as run:
+        written = Written(run)
+        await run.ask("tell me a story")
+        await written.is_the_screen("after a reply")
+        await run.pilot.pause()
+        screen, before = run.app.screen, len(written.updates)
+        tokens = run.app.screen.query_one(TokenRow)
+        tokens.refresh(Region(0, 0, tokens.size.width, tokens.size.height))
+        await run.until(lambda: not screen._dirty_widgets, "the painting")
+        fox = [text for text in written.updates[before:] if "story" in text]
+        assert not fox
