@@ -15,6 +15,7 @@ from cutaway.tui.session import Session
 from cutaway.tui.state.conversation import Conversation, Reply
 from cutaway.tui.state.keeping import MemoryStore
 from cutaway.tui.store.chats import ChatStore
+from textual.widgets import Input
 
 from .cli_run import ENGINE, terminal
 from .screen_engine import InProcessEngine
@@ -107,6 +108,68 @@ async def test_the_list_of_chats_grows_as_it_is_walked(file: Path) -> None:
         await run.pilot.press(*["pagedown"] * 14)
         assert len(dialog.found) == 120
         await run.shows("question 0 ")
+        await run.pilot.press("escape")
+    store.end()
+
+
+async def test_chats_are_deleted_in_the_list_and_brought_back_there_whether_open_or_not(file: Path) -> None:
+    store = ChatStore(file)
+    for number in range(2):
+        conversation = store.create()
+        conversation.add("user", f"question {number}")
+        store.save(conversation)
+        store.close(conversation)
+    async with kept(store) as run:
+        await run.ask("count 1")
+        await run.pilot.press("ctrl+l")
+        dialog = run.app.screen
+        assert isinstance(dialog, ChatsDialog)
+        await run.shows("Del deletes")
+        titles = [item.title for item in dialog.found]
+        assert titles[0] == "count 1"  # the chat shown
+        await run.pilot.press("delete", "down", "delete")
+        await run.shows("✗ count 1  deleted")
+        await run.shows("Del brings it back")
+        assert [item.title for item in store.listed()] == titles[2:]
+        await run.pilot.press("delete")
+        await run.until(lambda: [item.title for item in store.listed()] == titles[1:])
+        await run.pilot.press("up", "enter")  # what is opened is there again
+        await run.until(lambda: run.session.conversation.title == "count 1", "the chat that was deleted")
+        assert len(store.listed()) == 3
+    store.end()
+
+
+@pytest.mark.parametrize("kind", [ChatStore, MemoryStore])
+def test_a_chat_that_is_not_open_is_deleted_and_restored_by_its_key(
+    kind: type[ChatStore | MemoryStore], file: Path
+) -> None:
+    store = ChatStore(file) if kind is ChatStore else MemoryStore()
+    conversation = store.create()
+    conversation.add("user", "question")
+    store.save(conversation)
+    store.close(conversation)
+    (listed,) = store.listed()
+    store.delete_key(listed.key)
+    assert store.listed() == []
+    store.restore_key(listed.key)
+    assert [item.key for item in store.listed()] == [listed.key]
+    assert store.all() == []
+    store.end()
+
+
+async def test_del_in_the_words_of_the_list_deletes_a_character(file: Path) -> None:
+    store = ChatStore(file)
+    conversation = store.create()
+    conversation.add("user", "question")
+    store.save(conversation)
+    store.close(conversation)
+    async with kept(store) as run:
+        await run.pilot.press("ctrl+l")
+        dialog = run.app.screen
+        await run.until(lambda: isinstance(dialog, ChatsDialog) and dialog.found)
+        await run.pilot.press("a", "b", "home", "delete")
+        assert dialog.query_one(Input).value == "b"
+        assert len(store.listed()) == 1
         await run.pilot.press("escape")
     store.end()
 

@@ -50,7 +50,20 @@ class ChatList(ChatActions):
 
         self._leave()
         self.session.store.save(self.session.conversation)
-        self.app.push_screen(ChatsDialog(self.session.store, self.session.conversation.key), self._chosen)
+        dialog = ChatsDialog(self.session.store, self.session.conversation.key, self._delete)
+        self.app.push_screen(dialog, self._chosen)
+
+    def _delete(self, key: str) -> None:
+        """Take away a chat of the list, whether it is open or not."""
+        store = self.session.store
+        opened = next((chat for chat in store.all() if chat.key == key), None)
+        if opened is None:
+            store.delete_key(key)
+        elif opened is self.session.conversation:
+            self._take_away(store.delete)
+        else:
+            self.session.send(*self.session.exchange.stop(opened.running()))
+            store.delete(opened)
 
     def _chosen(self, key: str | None) -> None:
         if not key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -28,12 +29,15 @@ class ChatsDialog(Dialog[str]):
         Binding("up", "move(-1)", "Chat before", priority=True),
         Binding("pagedown", "move(10)", "Ten chats on", priority=True),
         Binding("pageup", "move(-10)", "Ten chats back", priority=True),
+        Binding("delete", "delete", "Delete this chat, or bring it back", priority=True),
     ]
 
-    def __init__(self, store: ConversationStore, shown: str) -> None:
+    def __init__(self, store: ConversationStore, shown: str, delete: Callable[[str], None]) -> None:
         super().__init__("chats")
         self.store = store
         self.shown = shown
+        self.delete = delete  # the chat with this key, open or not
+        self.gone: set[str] = set()  # deleted here: they stay in the list as long as it is open
         self.found: list[Listed] = []
         self._more = True
         self._due: Timer | None = None
@@ -64,8 +68,8 @@ class ChatsDialog(Dialog[str]):
         self._add(words)
         at = next((i for i, item in enumerate(self.found) if item.key == self.shown and not words.strip()), 0)
         choices.highlighted = at if self.found else None
-        none = "No chat holds all these words." if words.strip() else "No chat is kept yet."
-        self._hint("Enter opens · ↑ ↓ choose · Esc closes" if self.found else none)
+        if not self.found:
+            self._hint("No chat holds all these words." if words.strip() else "No chat is kept yet.")
 
     def _add(self, words: str) -> None:
         try:
@@ -81,14 +85,43 @@ class ChatsDialog(Dialog[str]):
         self.query_one(OptionList).add_options([Option(self._line(item)) for item in new])
 
     def _line(self, item: Listed) -> Content:
+        title = " ".join(item.title.split())
+        if item.key in self.gone:
+            return Content.assemble((printable(f"✗ {title}  deleted"), "dim"))
         mark = "▸ " if item.key == self.shown else "  "
-        parts = [mark + " ".join(item.title.split()), (f"  {item.when} · {item.messages}", "dim")]
+        parts = [mark + title, (f"  {item.when} · {item.messages}", "dim")]
         if item.found:
             parts.append((f"\n    {item.found}", "dim"))
         return Content.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
 
     def _hint(self, text: str) -> None:
         self.query_one("#hint", Static).update(Content(text))
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        gone = self.found[event.option_index].key in self.gone
+        self._hint(f"Enter opens · Del {'brings it back' if gone else 'deletes'} · ↑ ↓ choose · Esc closes")
+
+    def action_delete(self) -> None:
+        words, choices = self.query_one(Input), self.query_one(OptionList)
+        if words.cursor_position < len(words.value):
+            words.action_delete_right()  # there it is a key of the field
+            return
+        at = choices.highlighted
+        if at is None or at >= len(self.found):
+            return
+        key = self.found[at].key
+        if key in self.gone:
+            self._restore(key)
+        else:
+            self.gone.add(key)
+            self.delete(key)
+        choices.replace_option_prompt_at_index(at, self._line(self.found[at]))
+        choices.post_message(OptionList.OptionHighlighted(choices, choices.get_option_at_index(at), at))
+
+    def _restore(self, key: str) -> None:
+        self.gone.discard(key)
+        self.store.restore_key(key)
 
     def action_move(self, by: int) -> None:
         choices = self.query_one(OptionList)
@@ -112,4 +145,7 @@ class ChatsDialog(Dialog[str]):
 
     def _choose(self, at: int | None) -> None:
         if at is not None and at < len(self.found):
-            self.dismiss(self.found[at].key)
+            key = self.found[at].key
+            if key in self.gone:
+                self._restore(key)
+            self.dismiss(key)

@@ -79,6 +79,14 @@ class ConversationStore(Protocol):
         """Take the chat away, for as long as `undelete` does not bring it back."""
         ...
 
+    def delete_key(self, key: str) -> None:
+        """Take away a chat that is not open."""
+        ...
+
+    def restore_key(self, key: str) -> None:
+        """Bring back a deleted chat without opening it."""
+        ...
+
     def undelete(self) -> Conversation | None:
         """Open the chat that was deleted last again; None if there is none."""
         ...
@@ -143,6 +151,18 @@ class MemoryStore:
         if conversation in self._closed:
             self._closed.remove(conversation)
             self._deleted.append(conversation)
+
+    def delete_key(self, key: str) -> None:
+        self._move(key, self._closed, self._deleted)
+
+    def restore_key(self, key: str) -> None:
+        self._move(key, self._deleted, self._closed)
+
+    @staticmethod
+    def _move(key: str, here: list[Conversation], there: list[Conversation]) -> None:
+        for chat in [chat for chat in here if chat.key == key]:
+            here.remove(chat)
+            there.append(chat)
 
     def undelete(self) -> Conversation | None:
         if not self._deleted:

@@ -117,6 +117,10 @@ class ChatStore:
         self._deleted.append(key)
         self._put(Changes(deleted={key: now_ms()}))
 
+    def restore_key(self, key: str) -> None:
+        self._deleted = [other for other in self._deleted if other != key]
+        self._put(Changes(deleted={key: None}))
+
     def undelete(self, key: str = "") -> Conversation | None:
         key = key or (self._deleted.pop() if self._deleted else self._last_deleted())
         if not key:
