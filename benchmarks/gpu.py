@@ -3,17 +3,22 @@
     sh benchmarks/gpu.sh            (or, where the package is installed: python benchmarks/gpu.py)
     python benchmarks/gpu.py --device cpu --quick     goes through all of it on small shapes, to try the program itself
 
-Writes its table into `benchmarks/RESULTS.md` after every part, so that what was measured stays if time runs out.
+Writes its table into `benchmarks/RESULTS.md` after every part, so that what was measured stays if time runs out; a part
+that fails is named there and the others go on. The device starts from nothing, so the order is: is it right, then our
+speed, then the peer's.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import gc
 import statistics
 import tempfile
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +27,19 @@ import torch
 from cutaway.engine import attention, cuda_runner, memory_speed, selftest, served
 from cutaway.engine.build import assemble
 from cutaway.engine.core import EngineCore
-from cutaway.engine.protocol import AnyEvent, ClearCache, Configure, Finished, Load, ModelCard, SamplingSettings, Submit
+from cutaway.engine.kv_cache import KVCache
+from cutaway.engine.protocol import (
+    AnyEvent,
+    ClearCache,
+    Configure,
+    Finished,
+    Load,
+    ModelCard,
+    SamplingSettings,
+    Step,
+    Submit,
+)
+from cutaway.engine.runner import PagedRunner, Runner, RunsAhead
 from cutaway.engine.tokenizer import load_tokenizer
 
 PROMPT, NEW = 128, 128
@@ -56,24 +73,63 @@ SMALL = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "
 
 
 @dataclasses.dataclass
+class Row:
+    """One shape with so many streams, rates in tokens a second; None: not measured."""
+
+    ours: float | None = None
+    share: float | None = None  # of what reading memory allows
+    waiting: float | None = None  # ours without launching the next step ahead
+    peer: float | None = None
+
+    def cells(self) -> list[str]:
+        ratio = self.ours / self.peer if self.ours and self.peer else None
+        rates = [f"{rate:,.0f}" if rate else "–" for rate in (self.ours, self.waiting, self.peer)]
+        share = f"{self.share:.0%}" if self.share else "–"
+        return [rates[0], share, rates[1], rates[2], f"{ratio:.1f}" if ratio else "–"]
+
+
+@dataclasses.dataclass
 class Findings:
     """What the section is written from."""
 
     device: str
     lines: list[str] = dataclasses.field(default_factory=list)
-    rows: list[str] = dataclasses.field(default_factory=list)
+    rows: dict[tuple[str, int], Row] = dataclasses.field(default_factory=dict)
+
+    def row(self, shape: str, streams: int) -> Row:
+        return self.rows.setdefault((shape, streams), Row())
+
+    def part(self, name: str, run: Callable[[], None]) -> None:
+        """Run one part and write what is known after it; what goes wrong is told, and the next part is run."""
+        try:
+            run()
+        except Exception as error:
+            traceback.print_exc()
+            told = (str(error).strip().splitlines() or [""])[0][:200]
+            self.lines.append(f"{name}: failed, {type(error).__name__}: {told}")
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        self.write()
 
     def write(self) -> None:
-        table = [
-            "| shape, streams | ours tok/s | of memory limit | transformers `generate` tok/s | ratio |",
-            "|---|---|---|---|---|",
-            *self.rows,
-        ]
         head = ["## On a GPU", "", f"{time.strftime('%Y-%m-%d')}, {self.device}, torch {torch.__version__}."]
         head += [f"bfloat16, random weights, {PROMPT} prompt tokens, {NEW} new ones (`benchmarks/gpu.sh`).", ""]
-        text = "\n".join([*head, *self.lines, "", *(table if self.rows else [])])
-        results_file.replace_section("gpu", text)
-        print(text, flush=True)
+        titles = ["shape, streams", "ours tok/s", "of memory limit", "not launched ahead tok/s"]
+        titles += ["transformers `generate` tok/s", "ratio"]
+        table = [titles, ["---"] * len(titles)]
+        table += [[f"{shape}, {streams}", *row.cells()] for (shape, streams), row in self.rows.items()]
+        text = [f"| {' | '.join(cells)} |" for cells in table] if self.rows else []
+        whole = "\n".join([*head, *(f"- {line}" for line in self.lines), "", *text])
+        results_file.replace_section("gpu", whole)
+        print(whole, flush=True)
+
+
+class Waiting:
+    """A runner that does not run ahead: every step is launched when the one before has been drawn."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.run, self.use_threads, self.release = runner.run, runner.use_threads, runner.release
 
 
 def random_model(shape: dict[str, Any], device: torch.device, dtype: torch.dtype) -> Any:
@@ -150,7 +206,6 @@ def ours(core: EngineCore, events: list[AnyEvent], streams: int, new: int) -> tu
 
 def generate(model: Any, device: torch.device, streams: int, new: int) -> float:
     """The same of transformers' `generate`, by its own attention for the device."""
-    model.set_attn_implementation("sdpa")
     ids = torch.randint(0, model.config.vocab_size, (streams, PROMPT), device=device)
     stamps: list[float] = []
 
@@ -168,7 +223,7 @@ def generate(model: Any, device: torch.device, streams: int, new: int) -> float:
 
 
 def correctness(device: torch.device, findings: Findings) -> None:
-    """The same weights on the CPU in float32 and on the device; graphs against no graphs."""
+    """The same weights on the CPU in float32 and on the device; graphs and steps launched ahead against neither."""
     reference = random_model(SMALL, torch.device("cpu"), torch.float32)
     attention.register()
     reference.set_attn_implementation(attention.NAME)
@@ -176,45 +231,68 @@ def correctness(device: torch.device, findings: Findings) -> None:
     model = random_model(SMALL, torch.device("cpu"), torch.float32).to(torch.bfloat16).to(device)
     events: list[AnyEvent] = []
     core, card = core_for(model, device, 8, events)
+    findings.lines.append(f"What serves: {card.kernel}.")
     shapes = dict.fromkeys(range(card.layers), (SMALL["num_key_value_heads"], SMALL["head_dim"], SMALL["head_dim"]))
     runner: Any = core.runner
-    test = selftest.through_pages(lambda cache: type(runner)(model, cache), shapes, runner.cache, wanted, 0.2)
+    test = selftest.through_pages(lambda cache: again(runner, model, cache), shapes, runner.cache, wanted, 0.2)
     findings.lines.append(
         f"Logits on the device in bfloat16, chunked and decoded over pages, against the CPU in float32: "
         f"{'the same' if test.passed else 'NOT the same'} (worst row {test.max_difference:.3f} standard deviations)."
     )
-    findings.lines.append(f"What serves: {card.kernel}.")
+    said = ours(core, events, 6, 48)[1]
+    ahead = sum(event.ahead for event in events if isinstance(event, Step))
+    core.runner = Waiting(runner)
+    alone = ours(core, events, 6, 48)[1]
+    findings.lines.append(f"Greedy replies with steps launched ahead ({ahead} were) and without: {same(said, alone)}.")
+    core.runner = runner
     if isinstance(runner, cuda_runner.CudaRunner) and runner.graphs is not None:
-        _, recorded = ours(core, events, 6, 48)
         runner.graphs, graphs = None, runner.graphs
-        _, eager = ours(core, events, 6, 48)
+        findings.lines.append(
+            f"Greedy replies with and without CUDA graphs: {same(said, ours(core, events, 6, 48)[1])}."
+        )
         runner.graphs = graphs
-        same = sum(a == b for a, b in zip(recorded, eager, strict=True))
-        findings.lines.append(f"Greedy replies with and without CUDA graphs: {same} of 6 the same over 48 tokens.")
 
 
-def speed(name: str, shape: dict[str, Any], device: torch.device, findings: Findings, quick: bool) -> None:
-    """One shape, all numbers of streams."""
-    streams = STREAMS[:2] if quick else STREAMS
-    new = 16 if quick else NEW
-    model = random_model(shape, device, torch.bfloat16)
-    peers = {count: generate(model, device, count, min(new, 48)) for count in streams for _ in range(2)}
+def again(runner: Any, model: Any, cache: KVCache) -> PagedRunner:
+    """A runner like this one over other pages."""
+    if isinstance(runner, cuda_runner.CudaRunner):
+        return cuda_runner.CudaRunner(model, cache, runner.attend)
+    return PagedRunner(model, cache)
+
+
+def same(ours: list[tuple[int, ...]], others: list[tuple[int, ...]]) -> str:
+    equal = sum(a == b for a, b in zip(ours, others, strict=True))
+    return f"{equal} of {len(ours)} the same over {len(ours[0])} tokens"
+
+
+def our_speed(name: str, model: Any, device: torch.device, findings: Findings, streams: list[int], new: int) -> None:
+    """One shape, all numbers of streams, each with and without launching the next step ahead."""
     events: list[AnyEvent] = []
     core, card = core_for(model, device, max(streams), events)
     memory = memory_speed.bytes_per_second(card.step_bytes, device)
     findings.lines.append(
         f"{name}: memory is read at {memory / 1e9:,.0f} GB/s, a step reads {card.step_bytes / 1e9:.2f} GB."
     )
+    runner = core.runner
     for count in streams:
+        row = findings.row(name, count)
         ours(core, events, count, 8)
-        rate = statistics.median(ours(core, events, count, new)[0] for _ in range(3))
-        context = PROMPT + new / 2
-        step = card.step_bytes + count * context * card.page_bytes / card.page_size
-        share = rate / count * step / memory
-        findings.rows.append(
-            f"| {name}, {count} | {rate:,.0f} | {share:.0%} | {peers[count]:,.0f} | {rate / peers[count]:.1f} |"
-        )
+        row.ours = statistics.median(ours(core, events, count, new)[0] for _ in range(3))
+        step = card.step_bytes + count * (PROMPT + new / 2) * card.page_bytes / card.page_size
+        row.share = row.ours / count * step / memory
+        if isinstance(runner, RunsAhead):
+            core.runner = Waiting(runner)
+            row.waiting = ours(core, events, count, new)[0]
+            core.runner = runner
         findings.write()
+
+
+def peer_speed(name: str, model: Any, device: torch.device, findings: Findings, streams: list[int], new: int) -> None:
+    """The same shape through `generate`."""
+    model.set_attn_implementation("sdpa")
+    generate(model, device, 1, 4)
+    for count in streams:
+        findings.row(name, count).peer = generate(model, device, count, min(new, 48))
 
 
 def main() -> None:
@@ -230,13 +308,18 @@ def main() -> None:
     if arguments.quick:
         results_file.FILE = Path(tempfile.gettempdir()) / "cutaway-gpu-quick.md"
     with torch.inference_mode():
-        correctness(device, findings)
-        findings.write()
+        findings.part("Correctness", lambda: correctness(device, findings))
+        streams, new = (list(STREAMS[:2]), 16) if arguments.quick else (list(STREAMS), NEW)
         for shape_name, shape in SHAPES.items():
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
-            speed(shape_name, {**shape, **SMALL} if arguments.quick else shape, device, findings, arguments.quick)
+            try:
+                model = random_model({**shape, **SMALL} if arguments.quick else shape, device, torch.bfloat16)
+            except RuntimeError as error:
+                findings.lines.append(f"{shape_name}: not made, {type(error).__name__}.")
+                continue
+            for what, measure in (("ours", our_speed), ("`generate`", peer_speed)):
+                run = functools.partial(measure, shape_name, model, device, findings, streams, new)
+                findings.part(f"{shape_name}, {what}", run)
+            del model, run  # the next shape needs the room
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from . import cuda_attention
 from .batch import Batch, Span
-from .cuda_attention import Ragged
+from .cuda_attention import Attend, Ragged
 from .kv_cache import KVCache, LayerShape
 
 NAME = "cutaway_paged"
@@ -34,6 +34,7 @@ class AttentionContext:
     by_row: bool = False  # every row by itself, so that its bits depend on no other
     ragged: Ragged | None = None  # instead of `batch`: all rows in one call (cuda_attention.py)
     slots: torch.Tensor | None = None  # [T] int64, with `ragged`
+    attend: Attend = cuda_attention.varlen  # likewise
 
 
 def paged_attention(
@@ -59,7 +60,7 @@ def paged_attention(
         if not rule.plain:
             raise RuntimeError("attention in one call knows neither a soft cap nor sinks")
         cutaway.cache.write(layer, cutaway.slots, k, v)
-        return cuda_attention.varlen(q, cutaway.cache, layer, cutaway.ragged, rule.scale, rule.window)[None], None
+        return cutaway.attend(q, cutaway.cache, layer, cutaway.ragged, rule.scale, rule.window)[None], None
     if cutaway.cache is None or cutaway.batch is None:
         cutaway.shapes[layer] = (k.shape[1], k.shape[2], v.shape[2])
         return _attend_span(q, k, v, 0, rule)[None], None

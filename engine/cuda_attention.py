@@ -1,8 +1,8 @@
 """Attention over pages in one call for all rows of a ragged batch: torch's FlashAttention with block tables.
 
 `varlen` reads keys and values where they lie (`torch.nn.attention.varlen`, FlashAttention 2 with paged keys and
-values); `gathered` computes the same in plain torch on any device: the reference, and the fallback where the kernel
-does not take this device, head size, data type or page size.
+values); `gathered` computes the same in plain torch on any device: the reference, and with `padded`, which graphs can
+record, the fallback where the kernel does not take this device, torch, head size, data type or page size.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ class Ragged:
     table: Tensor  # [N, P] int32: pages; what lies beyond a context is never read
     longest_query: int
     longest_context: int
+    ends: Tensor | None = None  # [N + 1] int32: sums of `used` from 0 on, made once a step
+
+    def summed(self) -> Ragged:
+        """The same with its `ends`, so that not every layer has to sum."""
+        return dataclasses.replace(self, ends=F.pad(self.used.cumsum(0, dtype=torch.int32), (1, 0)))
 
 
 Attend: TypeAlias = Callable[[Tensor, KVCache, int, Ragged, float, int | None], Tensor]
@@ -42,13 +47,12 @@ def varlen(q: Tensor, cache: KVCache, layer: int, ragged: Ragged, scale: float, 
     """q [T, H, D] of a layer over its pages, causal, `window` positions back if given: [T, H, D]."""
     from torch.nn.attention.varlen import varlen_attn
 
-    contexts = F.pad(ragged.used.cumsum(0, dtype=torch.int32), (1, 0))
     out = varlen_attn(
         q,
         _paged(cache.keys[layer], cache.page_size),
         _paged(cache.values[layer], cache.page_size),
         ragged.starts,
-        contexts,
+        ragged.ends if ragged.ends is not None else ragged.summed().ends,
         ragged.longest_query,
         ragged.longest_context,
         scale=scale,
@@ -90,6 +94,29 @@ def gathered(q: Tensor, cache: KVCache, layer: int, ragged: Ragged, scale: float
         )
         out[begin:end] = attended[0].transpose(0, 1)
     return out
+
+
+def padded(q: Tensor, cache: KVCache, layer: int, ragged: Ragged, scale: float, window: int | None) -> Tensor:
+    """As `varlen` where each sequence has one row, over whole tables copied together: graphs can record it.
+
+    It costs what the tables' width costs, however short the contexts are.
+    """
+    keys, values = (_paged(store[layer], cache.page_size) for store in (cache.keys, cache.values))
+    rows, pages = len(q), ragged.table.flatten().long()
+    k, v = (store[pages].view(rows, -1, *store.shape[2:]).transpose(1, 2).to(q.dtype) for store in (keys, values))
+    columns = torch.arange(k.shape[2], device=q.device)
+    mask = columns < ragged.used[:, None]  # [N, C]
+    if window is not None:
+        mask &= columns >= ragged.used[:, None] - window
+    folded = q.view(rows, k.shape[1], -1, q.shape[2])  # [N, Hkv, G, D]
+    out = F.scaled_dot_product_attention(folded, k, v, attn_mask=mask[:, None, None], scale=scale)
+    return out.reshape(rows, q.shape[1], -1)
+
+
+def plain(q: Tensor, cache: KVCache, layer: int, ragged: Ragged, scale: float, window: int | None) -> Tensor:
+    """As `varlen`, in plain torch."""
+    attend = padded if ragged.longest_query == 1 else gathered
+    return attend(q, cache, layer, ragged, scale, window)
 
 
 def first_line(error: BaseException) -> str:

@@ -116,9 +116,10 @@ class Rows:
         self.fields[3, :count] = [work.end for work in works]
         self.fields[:2, count:] = 0
         self.fields[2, count:], self.fields[3, count:] = scratch * page_size, 1
-        self.tables[count:, 0] = scratch
+        self.tables[count:] = scratch
         for row, work in enumerate(works):
             self.tables[row, : len(work.block_table)] = work.block_table
+            self.tables[row, len(work.block_table) :] = scratch  # whatever another sequence left there stays unread
         self.device.copy_(self.host, non_blocking=True)
         self.copied = Passed(self.device.device)
         if guesses is not None:

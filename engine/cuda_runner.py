@@ -17,7 +17,7 @@ from torch import Tensor
 
 from . import cuda_attention, selftest
 from .attention import AttentionContext
-from .cuda_attention import Ragged
+from .cuda_attention import Attend, Ragged, plain, varlen
 from .cuda_graphs import DecodeGraphs, Record, Rows, record_on, sizes
 from .guess import resolve
 from .kv_cache import KVCache, LayerShape
@@ -27,12 +27,15 @@ from .runner import PagedRunner
 from .selftest import Reference
 from .transfers import to_device
 
+PLAIN_WINDOW = 2048  # positions: copying wider tables in every step costs more than launching it anew
+
 
 class CudaRunner(PagedRunner):
-    """The transformers model over pages that `varlen` reads in place. The cache has a page more than the pool."""
+    """The transformers model, all rows attending in one call. The cache has a page more than the pool."""
 
-    def __init__(self, model: torch.nn.Module, cache: KVCache) -> None:
+    def __init__(self, model: torch.nn.Module, cache: KVCache, attend: Attend = varlen) -> None:
         super().__init__(model, cache)
+        self.attend = attend
         self.graphs: DecodeGraphs | None = None
 
     @torch.inference_mode()
@@ -76,7 +79,9 @@ class CudaRunner(PagedRunner):
             position_ids=positions.long()[None],
             use_cache=False,
             logits_to_keep=logit_rows.long(),
-            cutaway=AttentionContext(None, self.cache, {}, slots=slots.long(), ragged=ragged),
+            cutaway=AttentionContext(
+                None, self.cache, {}, slots=slots.long(), ragged=ragged.summed(), attend=self.attend
+            ),
         )
         return out.logits[0]
 
@@ -123,15 +128,23 @@ def choose(
     lanes: int,
     window: int,
 ) -> Choice:
-    """Try attention in one call, on the kernel and on the whole model, and record decodes of up to `lanes` rows."""
-    if reason := cuda_attention.problem(cache, heads):
-        return Choice(None, None, f"pages gathered ({reason})")
-    try:
-        test = selftest.compare(model, shapes, cache, reference, False, False, functools.partial(CudaRunner, model))
-    except RuntimeError as error:
-        return Choice(None, None, f"pages gathered ({cuda_attention.first_line(error)})")
-    if not test.passed:
-        return Choice(None, None, f"pages gathered (FlashAttention: {test.reason})")
-    runner = CudaRunner(model, cache)
-    reason = runner.record(record_on(next(iter(cache.keys.values())).device), lanes, window)
-    return Choice(runner, test, f"FlashAttention over pages, {reason or 'CUDA graphs'}")
+    """Try attention in one call, on the kernel and on the whole model, and record decodes of up to `lanes` rows.
+
+    Where the kernel does not serve, attention in plain torch is recorded for contexts of up to `PLAIN_WINDOW`.
+    """
+    reason = cuda_attention.problem(cache, heads)
+    for attend in (plain,) if reason else (varlen, plain):
+        make = functools.partial(CudaRunner, model, attend=attend)
+        try:
+            test = selftest.compare(model, shapes, cache, reference, False, False, make)
+        except RuntimeError as error:
+            reason = reason or cuda_attention.first_line(error)
+            continue
+        if test.passed:
+            window = window if attend is varlen else min(window, PLAIN_WINDOW)
+            runner = make(cache)
+            graphs = runner.record(record_on(next(iter(cache.keys.values())).device), lanes, window) or "CUDA graphs"
+            how = f"pages gathered ({reason})" if attend is plain else "FlashAttention over pages"
+            return Choice(runner, test, f"{how}, {graphs}")
+        reason = reason or f"FlashAttention: {test.reason}"
+    return Choice(None, None, f"pages gathered ({reason})")

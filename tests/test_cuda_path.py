@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.nn.attention.varlen as torch_varlen
 from cutaway.engine import cuda_attention, cuda_graphs, cuda_runner, selftest
-from cutaway.engine.cuda_attention import Ragged
+from cutaway.engine.cuda_attention import Attend, Ragged, plain, varlen
 from cutaway.engine.cuda_graphs import DecodeGraphs, Graph, Unrecorded
 from cutaway.engine.cuda_runner import CudaRunner
 from cutaway.engine.kv_cache import KVCache
@@ -102,6 +102,19 @@ def test_the_fallback_and_the_kernels_contract_are_the_same_attention(
     assert torch.allclose(through_kernel, cuda_attention.gathered(query, cache, 0, ragged, 0.3, window), atol=1e-5)
 
 
+@pytest.mark.parametrize("window", [None, 1, 5])
+@pytest.mark.parametrize("group", [1, 3])
+def test_decodes_over_padded_tables_are_the_same_attention(window: int | None, group: int) -> None:
+    cache = a_cache(page_size=4, pages=40, heads=2, width=8)
+    used = [1, 4, 5, 28]
+    pages = torch.randperm(40)[: 7 * len(used)].view(len(used), 7).int()
+    starts = torch.arange(len(used) + 1, dtype=torch.int32)
+    ragged = Ragged(starts, torch.tensor(used, dtype=torch.int32), pages, 1, 28)
+    query = torch.randn(len(used), 2 * group, 8)
+    padded = cuda_attention.plain(query, cache, 0, ragged, 0.3, window)
+    assert torch.allclose(padded, cuda_attention.gathered(query, cache, 0, ragged, 0.3, window), atol=1e-5)
+
+
 def empty_cache() -> KVCache:
     return KVCache({0: torch.zeros(64, 2, 8)}, {0: torch.zeros(64, 2, 8)}, 16)
 
@@ -116,6 +129,11 @@ def test_a_right_kernel_is_accepted_and_its_trial_leaves_nothing_behind(kernel: 
 def test_a_wrong_kernel_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_varlen, "varlen_attn", lambda *args, **more: 2 * stand_in(*args, **more))
     assert "is off by 1" in cuda_attention.problem(empty_cache(), heads=4)
+
+
+def test_a_torch_without_block_tables_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_varlen, "varlen_attn", lambda query, key, value, *, scale: query)
+    assert f"torch {torch.__version__} takes no block tables" in cuda_attention.problem(empty_cache(), heads=4)
 
 
 def test_without_the_kernel_the_reason_is_torchs() -> None:
@@ -134,7 +152,9 @@ def test_sizes_of_graphs_rise_to_the_most_and_waste_little(most: int) -> None:
 # ------------------------------------------------------------------------------------- the whole engine over it
 
 
-def through(driver: Driver, lanes: int, record: Callable[[Callable[[], None]], Graph] | None) -> Driver:
+def through(
+    driver: Driver, lanes: int, record: Callable[[Callable[[], None]], Graph] | None, attend: Attend = varlen
+) -> Driver:
     """The same loaded model, run as on a device: one more page, ragged attention, recorded decodes."""
     before = driver.core.runner
     assert isinstance(before, PagedRunner)
@@ -148,7 +168,7 @@ def through(driver: Driver, lanes: int, record: Callable[[Callable[[], None]], G
         {n: longer(store) for n, store in before.cache.values.items()},
         size,
     )
-    runner = CudaRunner(before.model, cache)
+    runner = CudaRunner(before.model, cache, attend)
     if record is not None:
         assert runner.record(record, lanes, driver.core.card.window) == ""
     driver.core.runner = runner
@@ -170,13 +190,15 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return tiny_folder.make(tmp_path_factory.mktemp("model") / request.param, request.param)
 
 
-@pytest.mark.parametrize("ahead", [True, False])
-@pytest.mark.parametrize("recorded", [True, False])
-def test_mixed_traffic_says_the_same_as_on_the_cpu(folder: Path, recorded: bool, ahead: bool, kernel: None) -> None:
+@pytest.mark.parametrize("attend", [varlen, plain])
+@pytest.mark.parametrize(("recorded", "ahead"), [(True, True), (False, True), (True, False)])
+def test_mixed_traffic_says_the_same_as_on_the_cpu(
+    folder: Path, recorded: bool, ahead: bool, attend: Attend, kernel: None
+) -> None:
     load = {"pages": 40, "window": 96, "max_lanes": 5, "token_budget": 24}
     reference = conversation(engine_driver.start(folder, **load))
     record = Unrecorded if recorded else None
-    driver = through(engine_driver.start(folder, **load), 5, record)
+    driver = through(engine_driver.start(folder, **load), 5, record, attend)
     if ahead:
         driver.core.sampler = OnDevice()  # it guesses, so steps are launched ahead
     assert conversation(driver) == reference
@@ -267,10 +289,13 @@ def test_the_runner_is_chosen_when_kernel_and_model_pass(folder: Path, kernel: N
     assert chosen.note == "FlashAttention over pages, CUDA graphs"
 
 
-def test_a_device_without_the_kernel_gathers_pages_and_says_why(folder: Path) -> None:
+def test_a_device_without_the_kernel_gathers_pages_in_graphs_and_says_why(folder: Path) -> None:
     chosen = choice_for(folder)
-    assert chosen.runner is None
+    assert chosen.runner is not None
+    assert chosen.runner.attend is plain
+    assert chosen.runner.graphs is not None
     assert chosen.note.startswith("pages gathered (torch's varlen_attn can't")
+    assert chosen.note.endswith("), CUDA graphs")
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
