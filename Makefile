@@ -22,6 +22,7 @@ bench: $(VENV)/.ready-dev
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@$(BIN)/python -m compileall -q engine tui themes # pip compiles what is not editable; else the first start has to
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt

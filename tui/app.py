@@ -75,6 +75,7 @@ class CutawayApp(App[None]):
         self.set_class(self.colourless, "-no-colour")
         self.use_keys(made(self.settings.file.keys))
         self.main: MainScreen | None = None
+        self._early: list[events.Event] | None = []  # keys from before the first frame
         self.link: asyncio.Task[None] | None = None
 
     def use_keys(self, keymap: Keymap) -> None:
@@ -141,13 +142,20 @@ class CutawayApp(App[None]):
         for name in sorted(self.our_themes):
             yield SystemCommand(f"Theme {printable(name)}", "Change the colours", partial(setattr, self, "theme", name))
 
-    def on_ready(self) -> None:
+    async def on_ready(self) -> None:
+        early, self._early = self._early or [], None
+        for event in early:
+            await self.on_event(event)
         # What was imported stays: leave it out of every later collection.
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)  # what a reply brings stays: looking through it early is for nothing
         gc.enable()
 
     async def on_event(self, event: events.Event) -> None:
+        # What is typed before the first frame waits for it: there is nothing yet that would take it.
+        if self._early is not None and isinstance(event, events.Key | events.Paste):
+            self._early.append(event)
+            return
         # The composer keeps what is pasted and shows it safely; every other field would draw it as it is.
         if isinstance(event, events.Paste) and not isinstance(self.focused, Composer):
             event.text = visible(event.text)
