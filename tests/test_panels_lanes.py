@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cutaway.engine.protocol import Wait
+import msgspec
+from cutaway.engine.protocol import Step, Wait
 from cutaway.tui.panels import LanesPanel
 from cutaway.tui.state import Selection
 
@@ -39,6 +40,16 @@ async def test_the_queue_tells_who_waits_and_why():
     async with hosted(LanesPanel, told(story.events)) as (app, _):
         assert "waits B: 4 pages needed, 2 free (overtaken 3 times)" in app.rows()
         assert "50.0% useful" in app.borders()
+
+
+async def test_a_step_launched_while_the_one_before_ran_is_told_so():
+    events = list(conversation().events)
+    async with hosted(LanesPanel, told(events), size=(80, 14)) as (app, _):
+        assert "launched ahead" not in app.borders()
+    last = max(at for at, event in enumerate(events) if isinstance(event, Step))
+    events[last] = msgspec.structs.replace(events[last], ahead=True)
+    async with hosted(LanesPanel, told(events), size=(80, 14)) as (app, _):
+        assert "launched ahead" in app.borders()
 
 
 async def test_both_policies_stand_side_by_side_with_their_finish_times():

@@ -180,7 +180,8 @@ class LanesPanel(Panel):
         if share is not None:
             parts.append(f"{percent(share)} useful")
         if history.records:
-            parts.append(f"step {count(history.records[-1].iteration)}")
+            newest = history.records[-1]
+            parts.append(f"step {count(newest.iteration)}{', launched ahead' if newest.ahead else ''}")
         return self.TITLE, " · ".join(parts)
 
     # ------------------------------------------------------------------------------------------------- choosing

@@ -44,6 +44,7 @@ class IterationRecord(msgspec.Struct, frozen=True):
     tokens: int  # drawn
     merged: int  # earlier iterations whose lanes are not known
     useful_steps: int  # lanes that brought their sequence further
+    ahead: bool = False  # launched while the iteration before ran
 
     def lane_steps(self, max_lanes: int) -> int:
         """Lanes that worked, plus lanes that stood idle while somebody waited for one."""
@@ -134,6 +135,7 @@ class LaneHistory:
                 tokens=len(step.sampled),
                 merged=step.merged,
                 useful_steps=sum(cell.useful for cell in cells),
+                ahead=step.ahead,
             )
         )
         self.waits = step.waits
