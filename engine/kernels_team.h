@@ -93,7 +93,8 @@ struct Team {
             keep_apart();
             current.store(&job);
             epoch.fetch_add(1), epoch.notify_all();
-            for (int spins = 0; stall && !all_at_work(width);) relax(spins);
+            // Not for ever: a job may have fewer chunks than helpers, and then some have left already.
+            for (int spins = 0; stall && spins < 100'000 && !all_at_work(width);) relax(spins);
         }
         job.walk(leader);
         current.store(nullptr);

@@ -77,9 +77,9 @@ def test_a_steps_memory_is_not_freed_while_a_late_helper_may_read_it(
 ) -> None:
     settle, settled = late.settle, []
     monkeypatch.setattr(late, "settle", lambda: settled.append(settle()))
-    late.stall(LONG)
     model = make("llama")
     quantize_model(model)
+    late.stall(LONG)
     step = step_over("llama", cache_for(model, PROMPT // PAGE), model, 2)
     read_prompt(step, 60)
     assert not settled
