@@ -108,6 +108,29 @@ def test_te_11_a_program_that_was_held_and_let_go_goes_on_and_can_be_quit(opened
     terminal.assert_left_as_found()
 
 
+def test_te_11_a_program_sent_back_to_the_shell_gives_the_terminal_away_and_paints_everything_when_it_returns(
+    opened: list[Terminal],
+) -> None:
+    terminal = start(opened)
+    terminal.ask("count 3")
+    terminal.shows("✓ end · 3 tokens")
+    terminal.send("\x1b")
+    terminal.shows("i writes")
+    terminal.send("Z")
+    process = psutil.Process(terminal.child.pid)
+    terminal.until(lambda: process.status() == psutil.STATUS_STOPPED, "the program to be stopped")
+    while terminal.read():
+        pass
+    assert not terminal.modes_left_on()
+    terminal.screen.reset()  # what the shell leaves behind
+    os.kill(terminal.child.pid, signal.SIGCONT)
+    for words in ("✓ end · 3 tokens", "chat 1/1", "╰", "? keys", "1 chat  2 tokens"):
+        terminal.shows(words)
+    terminal.send("\x11")
+    assert terminal.ended() == 0
+    terminal.assert_left_as_found()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_te_11_a_signal_leaves_the_terminal_as_found_and_no_engine_behind(
     opened: list[Terminal], number: signal.Signals

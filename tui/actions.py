@@ -110,6 +110,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("save_preset", "Save the settings as a preset", "", "", "program"),
     Action("templates", "Prompt templates: fill one in", "", "F", "program"),
     Action("theme", "Themes: pick one, seen at once", "", "ampersand", "program"),
+    Action("suspend", "Back to the shell for a while; fg returns here", "", "Z", "program"),
     Action("quit", "Quit", "ctrl+q", "", "program"),
 )
 

@@ -119,8 +119,14 @@ class CutawayApp(App[None]):
     def on_mount(self) -> None:
         # Begun here, so that what it calls runs as a part of this application.
         self.link = asyncio.create_task(self.session.link.run())
+        self.app_resume_signal.subscribe(self, self._paint_all)
         for problem in self.problems:
             self.notify(printable(problem), severity="warning", markup=False, timeout=20)
+
+    def _paint_all(self, _: object) -> None:
+        """The shell has had the terminal: nothing of what was painted before is there."""
+        for screen in self.screen_stack:
+            screen.refresh(layout=True)
 
     def get_line_filters(self) -> list[LineFilter]:
         # Textual takes any NO_COLOR for set and leaves greys; an empty one is none, and greys are colours.

@@ -150,6 +150,10 @@ class ChatActions(MainBase):
     def action_quit(self) -> None:
         raise NotImplementedError
 
+    def action_suspend(self) -> None:
+        """Stop this process as a shell's Ctrl+Z does; the engine goes on with what it was asked."""
+        self.app.action_suspend_process()
+
     def copy(self, text: str) -> None:
         """Copy exactly this text, and say how."""
         self.say(clipboard.copy(text, self.write_to_terminal))
