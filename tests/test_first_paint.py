@@ -16,6 +16,7 @@ from cutaway.tui.store.chats import ChatStore, default_store
 from cutaway.tui.store.opening import path
 from textual import events
 
+from .patience import PATIENCE
 from .screen_engine import InProcessEngine
 from .screen_run import loaded
 from .scripted_engine import COMMAND
@@ -32,7 +33,7 @@ LATER = [
 
 # `cutaway chat` as far as its first paint, on a terminal that isn't there; then it tells what it has imported.
 START = f"""
-import sys
+import asyncio, os, sys
 from cutaway.tui import cli
 from cutaway.tui.commands import screen
 
@@ -44,22 +45,18 @@ def headless(*given):
 
     async def run(session, folder, settings):
         shown = app.CutawayApp(session, folder, settings=settings)
-        async with shown.run_test(size=(160, 48)) as pilot:
-            while not imported:
-                await pilot.pause()
-        await shown.end_engine()
-        return 0
+        async with shown.run_test(size=(160, 48)):
+            await asyncio.Event().wait()
 
     def painted(self):
-        imported.extend(sys.modules)
-        return False
+        later = {LATER!r}
+        early = [name for name in sys.modules if any(name == one or name.startswith(one + ".") for one in later)]
+        print(early, file=sys.__stdout__)
+        sys.__stdout__.flush()
+        os._exit(0)
 
-    imported = []
     app.run_session, session.Session.open_store = run, painted
-    code = show(*given)
-    later = {LATER!r}
-    print([name for name in imported if any(name == one or name.startswith(one + ".") for one in later)])
-    return code
+    return show(*given)
 
 screen.show = headless
 sys.exit(cli.run(["chat", "--model", "scripted", "--engine", {shlex.join(COMMAND)!r}]))
@@ -67,7 +64,7 @@ sys.exit(cli.run(["chat", "--model", "scripted", "--engine", {shlex.join(COMMAND
 
 
 def test_the_first_paint_waits_for_no_import_that_only_later_deeds_need() -> None:
-    done = subprocess.run([sys.executable, "-P", "-c", START], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-P", "-c", START], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "[]"
 

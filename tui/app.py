@@ -152,6 +152,8 @@ class CutawayApp(App[None]):
         early, self._early = self._early or [], None
         for event in early:
             await self.on_event(event)
+        if self.main is not None:
+            self.main.open_store()
         # What was imported stays: leave it out of every later collection.
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)  # what a reply brings stays: looking through it early is for nothing

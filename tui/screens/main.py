@@ -117,7 +117,6 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.lay_out()
         self.path_changed()
         self.set_interval(TOTALS_EVERY, self._ask_totals)
-        self.call_after_refresh(self.open_store)
 
     def _ask_totals(self) -> None:
         """A server's totals cost it something: they are asked for only while they are looked at."""
