@@ -75,7 +75,12 @@ class Launched:
         """A draw for each sampling work; waits for the device. Raises what went wrong since the launch."""
         if self.error is not None:
             raise self.error
-        return [] if self.sampling is None else self.sampling.draws()
+        if self.sampling is None:
+            return []
+        began = time.monotonic_ns()
+        self.sampling.wait()
+        self.clock.waited += time.monotonic_ns() - began
+        return self.sampling.draws()
 
     def confirmed(self, draws: Sequence[Draw]) -> list[int | None] | None:
         """What the step after this one is settled by: the drawn tokens, None where the device guessed another.

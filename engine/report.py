@@ -18,6 +18,7 @@ class Clock:
     ran: int = 0
     sampled: int = 0
     elsewhere: int = 0  # duration, between `ran` and `sampled`, spent on other iterations
+    waited: int = 0  # duration, in the same span, of waiting for a device that still ran
 
 
 def _table_changed(work: Work, page_size: int) -> bool:
@@ -49,8 +50,8 @@ def step_event(plan: StepPlan, pool: PagePool, sampled: list[Sampled], clock: Cl
         iteration=plan.iteration,
         started_ns=clock.started,
         schedule_ns=clock.scheduled - clock.started,
-        run_ns=clock.ran - clock.scheduled,
-        sample_ns=clock.sampled - clock.ran - clock.elsewhere,
+        run_ns=clock.ran - clock.scheduled + clock.waited,
+        sample_ns=clock.sampled - clock.ran - clock.elsewhere - clock.waited,
         finish_ns=now - clock.sampled,
         lanes=lanes,
         waits=plan.waits,

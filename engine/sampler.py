@@ -89,6 +89,7 @@ class Sampling:
     looks: Callable[[], list[Look]]
     guesses: Tensor | None = None  # [R] on the device, where asked for
     guessed: Callable[[], list[int]] = list  # the same, here
+    wait: Callable[[], object] = lambda: None  # until the device has looked
 
     def draws(self) -> list[Draw]:
         """A token for each row; waits for the device. Raises as `Sampler.sample`."""
@@ -151,7 +152,16 @@ class Sampler:
             return Sampling(tables, rows, edited, inspect, functools.partial(survey.look, tables, asks))
         wishes = [_wish(row, place, asks[place]) for row, place in zip(rows, places, strict=True)] if guess else []
         surveyed = survey.start(tables, asks, wishes)
-        return Sampling(tables, rows, edited, inspect, surveyed.looks, surveyed.guesses, surveyed.guessed)
+        return Sampling(
+            tables,
+            rows,
+            edited,
+            inspect,
+            surveyed.looks,
+            surveyed.guesses,
+            surveyed.guessed,
+            surveyed.fetched.wait,
+        )
 
     def _survey(self, logits: Tensor) -> HostSurvey | DeviceSurvey:
         if logits.device.type != "cpu":

@@ -105,7 +105,7 @@ class Step(Event, frozen=True):
     Iteration -1 is none: a server told of these tokens, or is waited for, and its iterations are not known.
 
     Durations are the engine's own time, and no time counts for two iterations. On a device that computes by itself
-    `run_ns` is the launch, the wait is in `sample_ns`, and an iteration may have been launched `ahead` of the draws
+    `run_ns` is the launch and the wait for it, and an iteration may have been launched `ahead` of the draws
     of the one before; what that one ended is padding in it.
     """
 

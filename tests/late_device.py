@@ -33,6 +33,7 @@ class Stream:
 
     def __init__(self, eager: bool) -> None:
         self.eager = eager
+        self.worked: Callable[[], None] = lambda: None  # called after each piece of work
         self._waiting: list[Callable[[], None]] = []
         self._done = 0
 
@@ -49,6 +50,7 @@ class Stream:
         while self._waiting and (number is None or self._done < number):
             self._done += 1
             self._waiting.pop(0)()
+            self.worked()
 
 
 class Memory:
@@ -163,6 +165,7 @@ class LateSampling(Sampling):
                         guesses[row] = (guesses[row] + 1) % VOCABULARY
 
         self._number = stream.launch(work)
+        self.wait = lambda: stream.wait(self._number)
 
     def draws(self) -> list[Draw]:
         self._stream.wait(self._number)

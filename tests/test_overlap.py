@@ -178,6 +178,33 @@ def test_every_step_of_a_lone_reply_but_the_first_is_launched_ahead(folder: Path
     assert sum(step.padding for step in steps) == 0  # that max_tokens ends it is known before
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_the_wait_for_the_device_counts_as_running_once(
+    folder: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, runner = late_device.start(folder, ahead=ahead)
+    if not ahead:
+        runner.stream.eager = False
+    now, work = [0], 1_000_000
+
+    def clock() -> int:
+        now[0] += 1
+        return now[0]
+
+    def worked() -> None:
+        now[0] += work
+
+    runner.stream.worked = worked
+    monkeypatch.setattr("time.monotonic_ns", clock)
+    driver.core.handle(Submit("a", token_ids=(5, 6, 7), settings=SamplingSettings(max_tokens=8, ignore_eos=True)))
+    driver.run()
+    steps = list(driver.steps())
+    assert len(steps) == 8
+    assert all(step.run_ns >= work for step in steps)
+    assert all(step.sample_ns < work for step in steps)
+    assert sum(step.schedule_ns + step.run_ns + step.sample_ns + step.finish_ns for step in steps) <= now[0]
+
+
 def test_a_wrong_guess_costs_its_step_and_says_so(folder: Path) -> None:
     steps = of_one_request(folder, wrong=1.0)
     assert sum(len(step.sampled) for step in steps) == 16
