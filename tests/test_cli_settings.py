@@ -73,7 +73,7 @@ def test_settings_are_set_read_and_unset_and_comments_stay(file: Path) -> None:
         (("set", "servers.box.url", "box"), "must begin with http://"),
         (("set", "servers.box.gap_limit_s", "soon"), "gap_limit_s must be"),
         (("set", "presets", "x"), "presets.NAME.KEY"),
-        (("get", "keys.quit"), "keys.quit is not set."),
+        (("get", "presets.p.system"), "presets.p.system is not set."),
     ],
 )
 def test_what_can_not_be_set_is_told_and_the_file_stays(file: Path, args: tuple[str, ...], sentence: str) -> None:
@@ -226,6 +226,10 @@ def test_chats_are_not_kept_where_the_settings_say_so(file: Path) -> None:
     state = Path(os.environ["CUTAWAY_STATE_DIR"])
     assert not (state / "prompts.jsonl").exists()
     assert b"give --keep-chats too" in cutaway("chat", "-c", "--engine", ENGINE).stderr
+
+
+def test_an_action_whose_keys_are_not_set_has_its_usual_ones(file: Path) -> None:
+    assert said("settings", "get", "keys.quit") == "ctrl+q\n"
 
 
 def test_keys_may_be_set_as_the_file_writes_them(file: Path) -> None:

@@ -76,7 +76,7 @@ async def test_the_timeline_shows_spans_intervals_and_totals():
     assert ["TTFT", "22", "ms", "21", "ms", "22", "ms"] in table
     assert ["total", "42", "ms", "42", "ms", "42", "ms"] in table
     assert ["tok/s", "100", "100", "100"] in table
-    assert "over 1 finished replies" in text
+    assert "over 1 finished reply" in text
 
 
 async def test_first_paint_stands_against_completion_for_both_deliveries_on_one_scale():

@@ -138,7 +138,8 @@ class TimelinePanel(Panel):
         rates = [rate(value) for value in timings.p50_p95(timings.rates)] if timings.rates else NOTHING
         rows.append(_row("tok/s", (rate(speed) if speed else NONE, *rates)))
         if timings.total_ns:
-            rows.append(Line(f"over {count(len(timings.total_ns))} finished replies", "dim"))
+            many = len(timings.total_ns)
+            rows.append(Line(f"over {count(many)} finished repl{'y' if many == 1 else 'ies'}", "dim"))
         if self.state.remote:
             sentence = "measured here, from the command to the paint; the server's own clock is not told"
             rows += [Line(part, "dim") for part in wrap(sentence, width)]

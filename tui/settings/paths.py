@@ -37,7 +37,7 @@ class Place:
         return text
 
     def value(self, file: SettingsFile) -> str | None:
-        """What stands there now, as text; None if nothing does."""
+        """What holds there now, as text; None if nothing does."""
         match self.keys:
             case ("presets", name, key):
                 preset = file.presets.get(name, {})
@@ -48,7 +48,9 @@ class Place:
                 found = getattr(file.servers.get(name), key, None)
                 return told(self.setting, found) if self.setting is not None and found is not None else found
             case ("keys", action):
-                return " ".join(file.keys[action]) if action in file.keys else None
+                from .. import keymap
+
+                return " ".join(keymap.made(file.keys, file.key_lines).keys(action))
         return None
 
 

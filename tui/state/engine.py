@@ -68,9 +68,9 @@ class EngineState:
         self.letter_of, self.reserve_letter = self.kept.letter_of, self.kept.reserve_letter
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             Welcome: self._welcome,
-            LoadProgress: self._load_progress,
+            LoadProgress: lambda event, _: setattr(self, "loading", event),
             Ready: self._ready,
-            CardChanged: self._card_changed,
+            CardChanged: lambda event, _: setattr(self, "card", event.card),
             Configured: self._configured,
             PromptRendered: self._prompt_rendered,
             SettingsChanged: self._settings_changed,
@@ -81,7 +81,7 @@ class EngineState:
             Failed: self._failed,
             PageDetail: lambda event, _: self.pool.inspected(event),
             Metrics: self._metrics,
-            Machine: self._machine,
+            Machine: lambda event, _: setattr(self, "machine", event),
         }
 
     def apply(self, event: Event, received_ns: int | None = None) -> None:
@@ -136,9 +136,6 @@ class EngineState:
         self.welcome = event
         self.clock.welcome(event.clock_ns, received_ns)
 
-    def _load_progress(self, event: LoadProgress, _: int) -> None:
-        self.loading = event
-
     def _ready(self, event: Ready, received_ns: int) -> None:
         self.card, self.card_ns = event.card, received_ns
         self.loading = None
@@ -147,9 +144,6 @@ class EngineState:
         self.lanes.clear()
         self.load = ServerLoad()
         self.lanes.max_lanes = event.card.max_lanes
-
-    def _card_changed(self, event: CardChanged, _: int) -> None:
-        self.card = event.card
 
     def _configured(self, event: Configured, _: int) -> None:
         if event.switches.delivery != self.switches.delivery:
@@ -163,9 +157,6 @@ class EngineState:
         self.metrics = event
         self.load.add(event, received_ns)
         self.timeline.version += 1
-
-    def _machine(self, event: Machine, _: int) -> None:
-        self.machine = event
 
     # ------------------------------------------------------------------------------------------ the requests
 
