@@ -34,7 +34,7 @@ def folder(kind: Kind) -> Path:
     override = os.environ.get(variable(kind), "").strip()
     try:
         if override:
-            return named(override).absolute()
+            return Path(override).expanduser().absolute()  # a folder called ~somebody here is never what was meant
         found = Path(getattr(platformdirs, f"user_{kind}_path")("cutaway", appauthor=False))
         # platformdirs takes a relative XDG value as it is.
         return found if found.is_absolute() else Path.home() / _UNIX[kind] / "cutaway"
