@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.tui.pace import FRAME, SHARE, SLOWEST, Pace
+from cutaway.tui.pace import FRAME, SHARE, SLOWEST, SOON, Pace
 
 
 class Machine:
@@ -47,3 +47,13 @@ def test_even_the_dearest_paint_is_followed_by_another_soon() -> None:
     pace = machine.pace(cores=1)
     machine.used += 10.0
     assert pace.pause() == SLOWEST
+
+
+def test_what_is_waited_for_is_painted_at_once() -> None:
+    machine = Machine()
+    pace = machine.pace(cores=1)
+    machine.used += 10.0
+    pace.pause()
+    assert pace.left() == SLOWEST
+    pace.hurry()
+    assert pace.left() == SOON

@@ -37,6 +37,10 @@ class Pace:
         self._pause = min(SLOWEST, max(FRAME, spent / self._budget - max(0.0, passed - SLOWEST)))
         return self._pause
 
+    def hurry(self) -> None:
+        """What comes now is waited for: the pause is over."""
+        self._pause = 0.0
+
     def left(self) -> float:
         """Seconds of that pause that are not over yet: what comes after a while of nothing is shown at once."""
         return max(SOON, self._last[1] + self._pause - self._now())

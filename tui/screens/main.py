@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from ...engine.protocol import Event, Inspect, Ready
+from ...engine.protocol import Event, Inspect, Ready, TextDelta
 from ..actions import ACTIONS, GROUPS
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
@@ -75,6 +75,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.drafts = drafts
         self._dirty: dict[int, Node] = {}
         self._next: Timer | None = None
+        self._begun = ""  # the request whose first text was painted at once
         self._pace = Pace()
         self._turn = 0
         self._panels: list[Panel] = []
@@ -168,6 +169,12 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             if self.view.conversation is not self.session.conversation:
                 self.view.show(self.session.conversation)
             self.path_changed()
+        if changed and isinstance(event, TextDelta) and event.request != self._begun:
+            self._begun = event.request
+            self._pace.hurry()
+            if self._next is not None:
+                self._next.stop()
+                self._next = None
         self.changed(changed)
 
     def changed(self, nodes: list[Node]) -> None:
