@@ -45,7 +45,7 @@ from .protocol import (
 from .replies import Replies
 from .report import Clock, step_event
 from .request import Request, Sample
-from .runner import Runner, RunsAhead
+from .runner import Runner, runs_ahead
 from .sampler import Sampler
 from .scheduler import Scheduler
 from .switchboard import configure
@@ -136,7 +136,7 @@ class EngineCore:
         """Plan and launch the iteration after one that still runs, where that can be done (see `launched.py`)."""
         guesses = launched.guesses
         needed = bool(launched.plan.sampling)
-        if not isinstance(self.runner, RunsAhead) or launched.error is not None or (needed and guesses is None):
+        if not runs_ahead(self.runner) or launched.error is not None or (needed and guesses is None):
             return None
         clock = Clock(started=time.monotonic_ns())
         plan = "the engine is paused" if self.switches.paused else self.scheduler.ahead(launched.plan)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .plan import StepPlan, Work
 from .report import Clock
-from .runner import RunsAhead
+from .runner import runs_ahead
 from .sampler import Draw, SampleRow, Sampling
 from .transfers import to_device
 
@@ -59,7 +59,7 @@ class Launched:
             return
         try:
             rows = [row_of(core, work) for work in wanted]
-            self.sampling = core.sampler.start(logits, rows, core.switches.inspect, isinstance(core.runner, RunsAhead))
+            self.sampling = core.sampler.start(logits, rows, core.switches.inspect, runs_ahead(core.runner))
         except Exception as error:
             self.error = error
         self.logits = None
@@ -97,7 +97,7 @@ def launch(core: EngineCore, plan: StepPlan, clock: Clock, guesses: Tensor | Non
     """Start a plan's forward pass; with `guesses` [R] for its placeholders, after the step before."""
     launched = Launched(plan, clock)
     try:
-        if guesses is not None and isinstance(core.runner, RunsAhead):
+        if guesses is not None and runs_ahead(core.runner):
             launched.logits = core.runner.run_ahead(plan, guesses)
         else:
             launched.logits = core.runner.run(plan)
