@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cutaway.engine.errors import DownloadError, LoadCancelled, ModelError
-from cutaway.engine.models import catalogue, folder, hub, hub_part, resolve
+from cutaway.engine.models import catalogue, child, folder, hub, hub_part, resolve
 from cutaway.engine.models.hub_child import NothingUsable, choose
 from cutaway.engine.models.spec import HubId
 from cutaway.engine.protocol import LoadProgress
@@ -252,3 +254,20 @@ def test_the_hubs_own_variables_say_where_its_cache_is(tmp_path: Path) -> None:
         environment = {"PATH": "", **variables}
         printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
         assert Path(printed.stdout.strip()) == expected
+
+
+def test_what_is_fetched_is_measured_while_folders_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, scan = tmp_path / "gone", os.scandir
+    gone.mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(tmp_path / "kept" / "file")
+
+    def scandir(path: str = ".") -> Any:
+        if Path(path) == gone:
+            gone.rmdir()
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert child.bytes_below(tmp_path) == 5
+    assert not gone.exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,13 +35,13 @@ def run(command: list[str], log: Path, tick: Callable[[], None], environment: Ma
 
 
 def bytes_below(folder: Path) -> int:
-    """The size of all files below `folder`; files that come and go meanwhile count or not."""
+    """The size of all files below `folder`; files and folders that come and go meanwhile count or not."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() and not path.is_symlink() else 0
-        except OSError:
-            continue
+    for parent, _, names in os.walk(folder):  # `rglob` raises for a folder that goes
+        for name in names:
+            with contextlib.suppress(OSError):
+                told = Path(parent, name).lstat()
+                total += told.st_size if stat.S_ISREG(told.st_mode) else 0
     return total
 
 

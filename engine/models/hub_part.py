@@ -7,6 +7,7 @@ then finds them there.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import filelock
@@ -18,7 +19,11 @@ SUFFIX = ".cutaway-part"
 
 def here(repo_folder: Path) -> int:
     """Bytes of files that were begun and not finished."""
-    return sum(part.stat().st_size for part in (repo_folder / "blobs").glob(f"*{SUFFIX}"))
+    begun = 0
+    for part in (repo_folder / "blobs").glob(f"*{SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):  # finished meanwhile
+            begun += part.stat().st_size
+    return begun
 
 
 def fetch(repo: str, name: str, commit: str, repo_folder: Path) -> None:
