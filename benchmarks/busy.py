@@ -18,8 +18,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
+import own_core
 import results_file
 
 PROMPT = 64
@@ -31,15 +31,9 @@ class Engine:
     """Our engine's core in this process."""
 
     def __init__(self, threads: int) -> None:
-        from cutaway.engine.threads import prepare_environment
+        self.core, self.events = own_core.loaded(threads=threads, wanted=threads)
+        from cutaway.engine.protocol import Configure
 
-        prepare_environment(threads=threads)
-        from cutaway.engine.build import build
-        from cutaway.engine.protocol import Configure, Load
-
-        self.events: list[Any] = []
-        self.core = build(Load(threads=threads), self.events.append, lambda _: None, lambda: False)
-        self.core.start()
         self.core.handle(Configure(inspect=False, prefix_cache=False))
 
     def decode(self, tokens: int, streams: int) -> float:

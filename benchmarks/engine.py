@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+import own_core
+
 PROMPT = 64
 NEW = 64
 STREAMS = 16
@@ -49,17 +51,9 @@ def _generate(precision: str) -> float:
 
 def _ours(streams: int, inspect: bool) -> float:
     """Our engine: for one stream tokens a second after the first; for several, generated tokens over the whole time."""
-    from cutaway.engine.threads import prepare_environment
+    core, events = own_core.loaded()
+    from cutaway.engine.protocol import Configure, Finished, SamplingSettings, Submit
 
-    prepare_environment()
-    from cutaway.engine.build import build
-    from cutaway.engine.protocol import AnyEvent, Configure, Finished, Load, SamplingSettings, Submit
-    from cutaway.engine.takeover import settle
-
-    events: list[AnyEvent] = []
-    core = build(Load(), events.append, lambda _: None, lambda: False)
-    core.start()
-    settle(core)
     core.handle(Configure(inspect=inspect, prefix_cache=False))
     settings = SamplingSettings(temperature=0.0, max_tokens=NEW, ignore_eos=True)
 

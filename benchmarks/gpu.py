@@ -39,7 +39,7 @@ from cutaway.engine.protocol import (
     Step,
     Submit,
 )
-from cutaway.engine.runner import PagedRunner, Runner, RunsAhead
+from cutaway.engine.runner import PagedRunner, Runner, runs_ahead
 from cutaway.engine.tokenizer import load_tokenizer
 
 PROMPT, NEW = 128, 128
@@ -280,7 +280,7 @@ def our_speed(name: str, model: Any, device: torch.device, findings: Findings, s
         row.ours = statistics.median(ours(core, events, count, new)[0] for _ in range(3))
         step = card.step_bytes + count * (PROMPT + new / 2) * card.page_bytes / card.page_size
         row.share = row.ours / count * step / memory
-        if isinstance(runner, RunsAhead):
+        if runs_ahead(runner):
             core.runner = Waiting(runner)
             row.waiting = ours(core, events, count, new)[0]
             core.runner = runner

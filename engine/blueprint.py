@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import logging
-import os
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,14 +88,7 @@ def place(local: LocalModel, library: Path) -> Path:
 def keep(blueprint: Blueprint, target: Path) -> None:
     """Write it, whole or not at all. A cache that can't be written costs the next load its short way, no more."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.msgpack.encode(blueprint))
-            Path(name).replace(target)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        places.put(target, msgspec.msgpack.encode(blueprint))
     except OSError as error:
         logger.warning("the model's blueprint can't be kept: %s", error)
 

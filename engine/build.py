@@ -20,7 +20,6 @@ from .runner import PagedRunner, Runner
 from .scheduler import Scheduler
 from .served import Cancelled, Progress, compile_kernels, make
 from .takeover import Takeover, prefix_salt, spare_one
-from .threads import usable_cores
 from .tokenizer import Tokenizer, load_tokenizer
 
 Emit = Callable[[AnyEvent], None]
@@ -53,7 +52,7 @@ def build(load: Load, emit: Emit, progress: Progress, cancelled: Cancelled) -> E
     count = load.threads or (spare_one() if takeover else kernel_choice.threads(runner, load.page_size, device))
     if not load.threads and isinstance(runner, PagedRunner) and device.type == "cpu":
         runner.use_threads(count)
-        runner.watch_threads(usable_cores() if count == 1 else 1)
+        runner.watch_threads()
     card = ModelCard(
         name=local.name,
         identity=local.identity,

@@ -129,7 +129,8 @@ class EngineCore:
         if plan is None:
             return None
         clock.scheduled = time.monotonic_ns()
-        plan, self._not_ahead = dataclasses.replace(plan, not_ahead=self._not_ahead), ""
+        if self._not_ahead:
+            plan, self._not_ahead = dataclasses.replace(plan, not_ahead=self._not_ahead), ""
         return launch(self, plan, clock)
 
     def _launch_after(self, launched: Launched) -> Launched | None:

@@ -1,9 +1,9 @@
 """Runs a plan on a CUDA device: prompts and decodes in one ragged forward, pure decode steps as recorded graphs.
 
 Whatever goes to the device goes in one copy from pinned memory, and nothing here waits for the device: the sampler
-does, with its one copy back. So of a step's times "run" is what it took to launch, and "sample" holds the wait; and
-the next step can be launched in between (`launched.py`). Everything runs in one stream, in the order of its launch:
-a page that changes hands is written by its new owner after the last step that its old one was in.
+does, with its one copy back, and the next step can be launched in between (`launched.py`). Everything runs in one
+stream, in the order of its launch: a page that changes hands is written by its new owner after the last step that its
+old one was in.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from .batch import Batch, pack
 from .decode_step import DecodeStep, NativeStep
 from .kv_cache import KVCache
 from .plan import StepPlan
-from .threads import ThreadWatch
+from .threads import ThreadWatch, usable_cores
 
 MOST_ROWS = 128
 
@@ -84,10 +84,13 @@ class PagedRunner:
         if isinstance(self.decode, NativeStep):
             self.decode.threads = count
 
-    def watch_threads(self, other: int) -> None:
-        """Keep measuring whether `other` threads are faster: for our own kernels, whose bits do not depend on it."""
-        if isinstance(self.decode, NativeStep) and other != self.decode.threads:
-            self.watch = ThreadWatch(self.decode.threads, other)
+    def watch_threads(self) -> None:
+        """Keep measuring whether one thread or all are faster: for our own kernels, whose bits do not depend on it."""
+        if isinstance(self.decode, NativeStep):
+            threads = self.decode.threads
+            other = usable_cores() if threads == 1 else 1
+            if other != threads:
+                self.watch = ThreadWatch(threads, other)
 
     def release(self, key: str) -> None:
         """Nothing is kept outside the pages."""

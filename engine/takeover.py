@@ -132,7 +132,7 @@ def take_over(core: EngineCore, takeover: Takeover) -> None:
     threads = takeover.threads or _measure(core.runner, core.card.page_size)
     core.runner.use_threads(threads)
     if not takeover.threads and isinstance(core.runner, PagedRunner):
-        core.runner.watch_threads(usable_cores() if threads == 1 else 1)
+        core.runner.watch_threads()
     core.card = msgspec.structs.replace(core.card, threads=threads, compiling=False)
     core.emit(CardChanged(core.card))
     if problem is not None:

@@ -39,6 +39,15 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "chats.db"
 
 
+def keep_closed(store: ChatStore | MemoryStore, *questions: str) -> None:
+    """Chats that are kept and not open, each of one question."""
+    for question in questions:
+        conversation = store.create()
+        conversation.add("user", question)
+        store.save(conversation)
+        store.close(conversation)
+
+
 def stored(file: Path) -> list[list[str]]:
     """What another program finds, the chat changed last first."""
     store = ChatStore(file)
@@ -95,11 +104,7 @@ async def test_kept_chats_are_listed_searched_and_opened_with_the_model_told(fil
 
 async def test_the_list_of_chats_grows_as_it_is_walked(file: Path) -> None:
     store = ChatStore(file)
-    for number in range(120):
-        conversation = store.create()
-        conversation.add("user", f"question {number}")
-        store.save(conversation)
-        store.close(conversation)
+    keep_closed(store, *(f"question {number}" for number in range(120)))
     async with kept(store) as run:
         await run.pilot.press("ctrl+l")
         dialog = run.app.screen
@@ -114,11 +119,7 @@ async def test_the_list_of_chats_grows_as_it_is_walked(file: Path) -> None:
 
 async def test_chats_are_deleted_in_the_list_and_brought_back_there_whether_open_or_not(file: Path) -> None:
     store = ChatStore(file)
-    for number in range(2):
-        conversation = store.create()
-        conversation.add("user", f"question {number}")
-        store.save(conversation)
-        store.close(conversation)
+    keep_closed(store, *(f"question {number}" for number in range(2)))
     async with kept(store) as run:
         await run.ask("count 1")
         await run.pilot.press("ctrl+l")
@@ -144,10 +145,7 @@ def test_a_chat_that_is_not_open_is_deleted_and_restored_by_its_key(
     kind: type[ChatStore | MemoryStore], file: Path
 ) -> None:
     store = ChatStore(file) if kind is ChatStore else MemoryStore()
-    conversation = store.create()
-    conversation.add("user", "question")
-    store.save(conversation)
-    store.close(conversation)
+    keep_closed(store, "question")
     (listed,) = store.listed()
     store.delete_key(listed.key)
     assert store.listed() == []
@@ -159,10 +157,7 @@ def test_a_chat_that_is_not_open_is_deleted_and_restored_by_its_key(
 
 async def test_del_in_the_words_of_the_list_deletes_a_character(file: Path) -> None:
     store = ChatStore(file)
-    conversation = store.create()
-    conversation.add("user", "question")
-    store.save(conversation)
-    store.close(conversation)
+    keep_closed(store, "question")
     async with kept(store) as run:
         await run.pilot.press("ctrl+l")
         dialog = run.app.screen

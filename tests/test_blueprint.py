@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from cutaway.engine import blueprint, kernels, served
+from cutaway.engine import blueprint, kernels, places, served
 from cutaway.engine.client import EngineClient
 from cutaway.engine.decode_step import NativeStep
 from cutaway.engine.models import resolve
@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_no_half_of_a_blueprint_and_no_temporary_file(
         os.close(handle)
         return _FullDisk()
 
-    monkeypatch.setattr(blueprint, "os", SimpleNamespace(fdopen=full))
+    monkeypatch.setattr(places, "os", SimpleNamespace(**{**vars(os), "fdopen": full}))
     made, _ = _make(folder)
     assert made.test is not None
     assert made.test.passed

@@ -106,6 +106,12 @@ class Session:
         self.unloaded = None
         self.link.change(msgspec.structs.replace(self.link.load, model=spec))
 
+    def revive(self) -> None:
+        """Start the engine again if it is gone."""
+        if self.trouble is not None:
+            self.trouble = None
+            self.link.restart()
+
     # ---------------------------------------------------------------------------------------- who answers
 
     def choose(self, choice: Choice) -> None:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from talk import serve
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import own_core
 
 
 class Ours:
     def __init__(self, model: str, threads: int) -> None:
-        from cutaway.engine.threads import prepare_environment
+        # More than one thread: as it chooses by itself.
+        self.core, self.events = own_core.loaded(model, threads, 0 if threads > 1 else threads)
+        from cutaway.engine.protocol import Configure
 
-        prepare_environment(threads=threads)
-        from cutaway.engine.build import build
-        from cutaway.engine.protocol import AnyEvent, Configure, Load
-        from cutaway.engine.takeover import settle
-
-        self.events: list[AnyEvent] = []
-        load = Load(model=model, threads=0 if threads > 1 else threads)  # more than one: as it chooses by itself
-        self.core = build(load, self.events.append, lambda _: None, lambda: False)
-        self.core.start()
-        settle(self.core)
         self.core.handle(Configure(inspect=False))
         self.count = 0
 

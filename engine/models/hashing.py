@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import tempfile
 from pathlib import Path
 
 from .. import places
@@ -63,8 +61,5 @@ def _store(path: Path, key: str, digest: str) -> None:
     kept = {k: v for k, v in _index().items() if k.rsplit(":", 2)[0] != str(path.resolve())}
     kept[key] = digest
     with contextlib.suppress(OSError):
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=_file().parent, prefix=".hashes-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(kept, file)
-        Path(name).replace(_file())
+        _file().parent.mkdir(parents=True, exist_ok=True)  # not for its owner alone, as `put` would make it
+        places.put(_file(), json.dumps(kept).encode())

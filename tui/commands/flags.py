@@ -130,7 +130,7 @@ def engine_from(values: dict[str, Any], inspect: bool) -> EngineFlags:
 def _patience(values: dict[str, Any]) -> Patience:
     limits = Limits(values.pop("first_token_limit_s"), values.pop("gap_limit_s"))
     given = settings()
-    fixed = [name for name in SERVER_LIMITS if given.valued(name).source.startswith(("-", "CUTAWAY_"))]
+    fixed = [name for name in SERVER_LIMITS if given.valued(name).for_this_run]
     return Patience(limits, tuple(fixed))
 
 

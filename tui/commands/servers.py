@@ -32,9 +32,8 @@ class Server(msgspec.Struct, frozen=True):
 
     def _limits(self) -> list[str]:
         """What differs from the engine's own limits, as its flags."""
-        usual = USUAL
-        given = {"--first-token-limit-s": (self.limits.first_token_s, usual.first_token_s),
-                 "--gap-limit-s": (self.limits.gap_s, usual.gap_s)}  # fmt: skip
+        given = {"--first-token-limit-s": (self.limits.first_token_s, USUAL.first_token_s),
+                 "--gap-limit-s": (self.limits.gap_s, USUAL.gap_s)}  # fmt: skip
         return [part for flag, (ours, theirs) in given.items() if ours != theirs for part in (flag, f"{ours:.0f}")]
 
 

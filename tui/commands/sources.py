@@ -66,7 +66,7 @@ class EngineSources:
 
         None where flags or variables say who answers, and where nothing was chosen. Raises `CutawayError`.
         """
-        told = any(given.valued(name).source.startswith(("-", "CUTAWAY_")) for name in _CHOOSING)
+        told = any(given.valued(name).for_this_run for name in _CHOOSING)
         if told or self._flags.command:
             return None
         last = self._last.read() if self._last is not None else None

@@ -141,8 +141,8 @@ class ModelPicker(Dialog[Choice]):
             )
         if not isinstance(entry, Offer):
             told.append(f"Fits: {listing.sentence(entry, self.choices.free)}.")
-        if self.choices.elsewhere and not isinstance(entry, Offer):
-            told.append("The engine runs elsewhere: what is here, and fits here, need not be so there.")
+            if self.choices.elsewhere:
+                told.append("The engine runs elsewhere: what is here, and fits here, need not be so there.")
         self.query_one("#about", Static).update(Content(printable("\n".join(line for line in told if line))))
         self._hint(f"{self._deed(entry)} · ↑ ↓ choose · Esc closes")
 

@@ -21,15 +21,6 @@ CUTS: dict[Cut, str] = {
     "greedy": "greedy takes the top",
 }
 ALL_FACTS = 72  # cells that the facts of a token seldom need more of
-# For where there is no room for a column: behind the bar.
-SHORT: dict[Cut, str] = {
-    "": "",
-    "banned": "banned",
-    "min_p": "min-p",
-    "top_k": "top-k",
-    "top_p": "top-p",
-    "greedy": "greedy",
-}
 
 
 class Columns:
@@ -102,7 +93,7 @@ def candidate_line(
     share = derived.middle if derived else candidate.tempered if cut else candidate.prob
     shown = bar(share, columns.bar)
     if cut and not columns.cut and columns.bar >= 9:
-        cutter = SHORT[candidate.cut]
+        cutter = candidate.cut.replace("_", "-")  # behind the bar, where there is no room for a column
         shown = f"{shown.rstrip()[: columns.bar - len(cutter) - 1]} {cutter}"
     line.fit(shown, columns.bar, "dim" if cut else "user")
     now = percent(candidate.prob) if derived is None else between(derived)
@@ -128,7 +119,7 @@ def facts_lines(token: Sampled, position: int, width: int, roomy: bool) -> list[
     parts = [f"#{position} {quoted(token.piece, token.bytes, 16)}"]
     if token.told:
         parts += [] if token.logprob is None else [f"ln p {token.logprob:.3f} told"]
-        return _padded(spread([*parts, *([f"rank {token.rank}"] if token.rank else [])], width, rows), rows)
+        return spread([*parts, *([f"rank {token.rank}"] if token.rank else [])], width, rows, fill=True)
     parts.append(f"H {token.entropy:.2f} nats" + ("" if token.forced else f" ▸ {token.entropy_after:.2f} drawn from"))
     if token.rank:
         parts.append(f"rank {token.rank}")
@@ -136,11 +127,7 @@ def facts_lines(token: Sampled, position: int, width: int, roomy: bool) -> list[
         parts.append(f"draw {token.draw:.3f}")
     else:
         parts.append("forced" if token.forced else "greedy")
-    return _padded(spread(parts, width, rows), rows)
-
-
-def _padded(lines: list[Line], rows: int) -> list[Line]:
-    return lines + [Line()] * (rows - len(lines))
+    return spread(parts, width, rows, fill=True)
 
 
 def cumulative_line(candidates: Sequence[Candidate], draw: float, width: int) -> Line:

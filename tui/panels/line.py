@@ -12,6 +12,7 @@ from textual.strip import Strip
 from ..printable import printable
 
 MORE = "…"
+ROOMY = 12  # rows of a panel from which on one kind of fact may take two
 Look = Callable[[str], Style]
 
 
@@ -90,8 +91,18 @@ def joined(parts: Iterable[str], width: int, style: str = "", between: str = " �
     return line
 
 
-def spread(parts: Iterable[str], width: int, rows: int, style: str = "", between: str = " · ") -> list[Line]:
-    """Like `joined`, over as many rows as needed, `rows` at most: "…" stands at the end of the last one only."""
+def facts_rows(height: int) -> int:
+    """How many rows one kind of fact may take in a panel of this height."""
+    return 2 if height >= ROOMY else 1
+
+
+def spread(
+    parts: Iterable[str], width: int, rows: int, style: str = "", between: str = " · ", fill: bool = False
+) -> list[Line]:
+    """Like `joined`, over as many rows as needed, `rows` at most: "…" stands at the end of the last one only.
+
+    With `fill` there are always `rows`: what stands beside them does not jump where one needs fewer.
+    """
     waiting = list(parts)
     lines: list[Line] = []
     while waiting and len(lines) < max(1, rows) - 1:
@@ -100,7 +111,9 @@ def spread(parts: Iterable[str], width: int, rows: int, style: str = "", between
             whole += 1
         lines.append(Line(between.join(waiting[:whole]), style))
         waiting = waiting[whole:]
-    return [*lines, joined(waiting, width, style, between)] if waiting else lines
+    if waiting:
+        lines.append(joined(waiting, width, style, between))
+    return lines + [Line()] * (rows - len(lines) if fill else 0)
 
 
 def wrap(text: str, width: int) -> list[str]:

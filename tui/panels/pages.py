@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from ...engine.protocol import PageChange
 from .glyphs import ramp, superscript
-from .line import Line, joined, spread
+from .line import Line, facts_rows, joined, spread
 from .messages import InspectRequested
 from .panel import Panel
 from .server_totals import cache_rows
@@ -18,7 +18,6 @@ from .units import count, percent, size
 
 FREE, CACHED, EVICTED, COPIED = "·", "░", "✗", "»"
 LEGEND = ("A owner", "▃ its last page", "² shared", "░ cached, free to take", "· free", "✗ evicted", "» copied")
-ROOMY = 12  # rows from which on facts and legend may take two each
 
 
 class PagesPanel(Panel):
@@ -122,14 +121,14 @@ class PagesPanel(Panel):
                 facts += [f"hit rate {percent(rate)}", f"{count(pool.hit)} of {count(pool.queried)} tokens hit"]
             if pool.evictions or pool.copies:
                 facts += [f"{count(pool.evictions)} evicted", f"{count(pool.copies)} copied"]
-            rows += spread(facts, width, 2 if height >= ROOMY else 1)
+            rows += spread(facts, width, facts_rows(height))
         work = self._work()
         if height >= 4 and work:
             rows.append(joined(work, width, "dim" if self.state.switches.kv_reuse else "warn"))
         if height >= 5:
             rows += self._selected(width, height >= 7)
         if height >= 9:
-            rows += spread(LEGEND, width, 2 if height >= ROOMY else 1, "dim", "  ")
+            rows += spread(LEGEND, width, facts_rows(height), "dim", "  ")
         return rows
 
     def _work(self) -> list[str]:

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from ...engine.protocol import PromptToken, Sampled
 from ..state import RequestState
 from .glyphs import ramp
-from .line import Line, spread
+from .line import Line, facts_rows, spread
 from .panel import Panel
 from .token_layout import TokenLayout
 from .token_text import hexadecimal, quoted, role_of
@@ -19,7 +19,6 @@ from .units import count, percent
 ROLE_MARKS = {"system": "S", "user": "U", "assistant": "A", "tool": "T", "raw": "R", "control": "◆"}
 LEGEND = ("◆ control", "≡ spared by the prefix cache", "▁▂▅█ surprise, −ln p", "! forced", "■ end")
 MOST_SURPRISED = 8.0  # nats: where the ramp ends
-ROOMY = 12  # rows from which on the selected token and the legend may take several each
 MOST_MADE = 512  # rows
 BUDGET = 4_096  # tokens laid out in one repaint; a longer prompt takes several
 
@@ -147,11 +146,9 @@ class TokenRow(Panel):
     def pinned(self, width: int, height: int) -> list[Line]:
         rows: list[Line] = []
         if height >= 4 and self._found.token is not None:
-            most = 2 if height >= ROOMY else 1
-            told = spread(self._describe(), width, most)
-            rows += told + [Line()] * (most - len(told))  # always as many, or the tokens would jump with every one
+            rows += spread(self._describe(), width, facts_rows(height), fill=True)
         if height >= 7:
-            rows += spread(LEGEND, width, 2 if height >= ROOMY else 1, "dim", "  ")
+            rows += spread(LEGEND, width, facts_rows(height), "dim", "  ")
         return rows
 
     def _describe(self) -> list[str]:

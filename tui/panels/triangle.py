@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ..state import SampleState
-from .line import Line, spread
+from .line import Line, facts_rows, spread
 from .panel import Panel
 from .triangle_grid import Cell, TriangleGrid
 from .units import count, duration, rate
 
 STYLES = {"future": "dim", "spared": "accent", "reused": "accent", "pending": "dim"}
-ROOMY = 12  # rows from which on facts and legend may take two each
 BESIDE = 34  # cells that the facts need beside the square
 LEGEND = ("█▓ computed", "░ spared by the prefix cache", "▒ read from it", "· to come", "╲ the future")
 
@@ -46,7 +45,7 @@ class TrianglePanel(Panel):
         if height >= 3 and width - beside >= BESIDE:
             rows = self._square(length, sample, beside - 2 - gutter, height, gutter)
             return _side_by_side(rows, [*facts, *LEGEND], beside, height)
-        most = 2 if height >= ROOMY else 1
+        most = facts_rows(height)
         below = spread(facts, width, most) if height >= 4 else []
         if height >= min(16, length + 2) and height >= 6:
             below += spread(LEGEND, width, most, "dim", "  ")

@@ -78,9 +78,7 @@ class MainBase(Screen[None]):
     def wake_engine(self, spare: str = "") -> None:
         """Before asking for something: start the engine again if it is gone, the chat's own if it is another one."""
         self.follow_choice(spare)
-        if self.session.trouble is not None:
-            self.session.trouble = None
-            self.session.link.restart()
+        self.session.revive()
 
     def follow_choice(self, spare: str = "") -> None:
         """Let the chat shown be answered by what it was answered by before; `spare` is a request still to be sent."""

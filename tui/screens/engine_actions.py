@@ -110,9 +110,7 @@ class EngineActions(MainBase):
         except CutawayError as error:
             self.say(str(error), "error")
             return
-        if self.session.trouble is not None:
-            self.session.trouble = None
-            self.session.link.restart()
+        self.session.revive()
         self.changed([])
 
     def action_cancel_load(self) -> None:

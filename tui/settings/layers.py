@@ -19,6 +19,11 @@ class Valued(msgspec.Struct, frozen=True):
     value: Any
     source: str
 
+    @property
+    def for_this_run(self) -> bool:
+        """A flag or a variable gave it, so it wins over all that is kept."""
+        return self.source.startswith(("-", "CUTAWAY_"))
+
 
 class Layers(msgspec.Struct, frozen=True):
     """The settings of one run. `flags` and `variables` are by the setting's name, as read."""
