@@ -90,6 +90,32 @@ async def test_a_hidden_panel_is_not_repainted(kind: type[Panel]):
         assert not app.panel.refresh_if_changed(app.panel._drawn_ns + 10**12)
 
 
+class Framed(Panel):
+    """Draws rows of which the last column matters."""
+
+    many = 3
+
+    def depends_on(self) -> int:
+        return self.many
+
+    def waiting(self) -> str:
+        return ""
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        return [Line("<" + "·" * (width - 2) + ">") for _ in range(self.many)]
+
+
+async def test_a_scroll_bar_that_comes_or_goes_covers_nothing_of_a_row():
+    async with hosted(Framed, EngineState(), size=(30, 10)) as (app, pilot):
+        for many, width in ((3, 28), (30, 27), (31, 27), (2, 28)):
+            app.panel.many = many
+            app.panel.repaint()
+            await pilot.pause()
+            rows = [row for row in app.rows() if row]
+            assert len(rows) == min(many, 8)
+            assert all(row[:width] == "<" + "·" * (width - 2) + ">" for row in rows)
+
+
 def nasty_state(text: str) -> EngineState:
     """A state in which every string that comes from outside is `text`."""
     story = Story().begin().ask(text, (text, "ok", text), label=text)

@@ -104,9 +104,9 @@ async def test_without_kv_reuse_the_recomputed_positions_stand_against_the_neede
     story.events.append(Configured(Switches(kv_reuse=False)))
     story.step([story.lane(0, "r1", "recompute", 0, 12)])
     state = told(story.events)
-    async with hosted(PagesPanel, state, size=(100, 20)) as (app, _):
+    async with hosted(PagesPanel, state, size=(51, 16)) as (app, _):
         text = "\n".join(app.rows())
-    assert "KV reuse is off · computed 12 positions this step · reuse needs 1" in text
+    assert "KV reuse off: computed 12 · reuse needs 1" in text
     assert state.requests["r1"].recomputed == 11
 
 

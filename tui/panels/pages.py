@@ -140,7 +140,7 @@ class PagesPanel(Panel):
         useful = count(last.computed - last.padding)
         if self.state.switches.kv_reuse:
             return [f"KV reuse: computed {useful}", f"without it {count(last.recompute_needs)} (derived)"]
-        return ["KV reuse is off", f"computed {useful} positions this step", f"reuse needs {count(last.reuse_needs)}"]
+        return [f"KV reuse off: computed {useful}", f"reuse needs {count(last.reuse_needs)}"]
 
     def _selected(self, width: int, contents: bool) -> list[Line]:
         page = self._found.page

@@ -170,6 +170,11 @@ class Panel(LineView, can_focus=True):
         if round(old_value) != round(new_value):
             self._refresh_changed_rows()
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        # Textual sends no Resize for it, and what is laid out for the width without the bar loses its last column.
+        if self._lines or self._rows:
+            self.repaint()
+
     def _put_titles(self, titles: tuple[str, str]) -> None:
         if titles == self._titles:
             return
