@@ -13,7 +13,7 @@ from .sampler_filters import Filters, Order
 from .survey import Look
 
 
-class CandidateRow(msgspec.Struct, frozen=True):
+class CandidateRow(msgspec.Struct, frozen=True, gc=False):
     """One candidate. `logit` and `logprob` are the model's own; every number is finite.
 
     `tempered` is its probability after the edits and temperature, `prob` after the filters: 0 where `cut` names the
@@ -40,7 +40,9 @@ class Drawing:
     filters: Filters | None = None
 
 
-class _Entry(NamedTuple):
+class _Other(NamedTuple):
+    """A candidate that is not among the leading ones."""
+
     id: int
     logit: float
     weight: float
@@ -58,54 +60,63 @@ def candidate_rows(
     """
     if not count:
         return ()
-    entries = _leading(drawing, count, before, after)
-    others = _displaced(drawing, count, before, after, {entry.id for entry in entries}) if before is not after else []
-    if all(entry.id != drawing.token for entry in (*entries, *others)):
-        others.append(_Entry(drawing.token, drawing.logit, _weight(drawing, drawing.place), drawing.place))
-    others.sort(key=lambda entry: (entry.banned, -entry.weight, -entry.logit, entry.id))
-    mass = drawing.filters.mass if drawing.filters is not None else 1.0
-    return tuple([_row(drawing, entry, log_total, mass) for entry in (*entries, *others)])
+    ids = after.ids[:count].tolist()
+    logits = (after.logits if before is after else after.partner)[:count].tolist()
+    others = _displaced(drawing, count, before, after, set(ids)) if before is not after else []
+    if drawing.token not in ids and all(other.id != drawing.token for other in others):
+        others.append(_Other(drawing.token, drawing.logit, _weight(drawing, drawing.place), drawing.place))
+    others.sort(key=lambda other: (other.banned, -other.weight, -other.logit, other.id))
+    # By columns: a call for each candidate of each token would be most of what showing them costs.
+    rows = tuple(map(CandidateRow, ids, logits, [logit - log_total for logit in logits], *_leading(drawing, ids)))
+    return (*rows, *[_row(drawing, other, log_total) for other in others]) if others else rows
+
+
+def _leading(drawing: Drawing, ids: list[int]) -> tuple[list[float], list[float], list[Cut]]:
+    """What temperature and filters made of the leading tokens: `tempered`, `prob` and `cut` of each."""
+    order, filters = drawing.order, drawing.filters
+    if order is None or filters is None:
+        shares = [float(token == drawing.token) for token in ids]
+        greedy: list[Cut] = ["" if share else "greedy" for share in shares]
+        return shares, shares, greedy
+    weights, total, mass = order.weights[: len(ids)].tolist(), order.total, filters.mass
+    kept = len(ids) if filters.kept is None else min(filters.kept, len(ids))
+    probs = [weight / mass for weight in weights[:kept]] + [0.0] * (len(ids) - kept)
+    passed: list[Cut] = [""]
+    cuts = passed * kept + [filters.cut(place, weights[place]) for place in range(kept, len(ids))]
+    return [weight / total for weight in weights], probs, cuts
 
 
 def _weight(drawing: Drawing, place: int) -> float:
     return 0.0 if drawing.order is None else float(drawing.order.weights[place])
 
 
-def _leading(drawing: Drawing, count: int, before: Look, after: Look) -> list[_Entry]:
-    ids = after.ids[:count].tolist()
-    logits = (after.logits if before is after else after.partner)[:count].tolist()
-    weights = [0.0] * len(ids) if drawing.order is None else drawing.order.weights[:count].tolist()
-    return list(map(_Entry, ids, logits, weights, range(len(ids))))
-
-
-def _displaced(drawing: Drawing, count: int, before: Look, after: Look, known: set[int]) -> list[_Entry]:
+def _displaced(drawing: Drawing, count: int, before: Look, after: Look, known: set[int]) -> list[_Other]:
     """Those leading before the edits that `known` lacks."""
-    entries: list[_Entry] = []
+    others: list[_Other] = []
     ids, logits, edited = (values[:count].tolist() for values in (before.ids, before.logits, before.partner))
     for token, logit, value in zip(ids, logits, edited, strict=True):
         if token in known:
             continue
         if value == -math.inf:
-            entries.append(_Entry(token, logit, 0.0, None, banned=True))
+            others.append(_Other(token, logit, 0.0, None, banned=True))
             continue
         place = drawing.order.find(token) if drawing.order else None
         if place is not None or drawing.order is None:
             weight = _weight(drawing, place or 0)
         else:
             weight = math.exp((value - after.top) / drawing.temperature)
-        entries.append(_Entry(token, logit, weight, place))
-    return entries
+        others.append(_Other(token, logit, weight, place))
+    return others
 
 
-def _row(drawing: Drawing, entry: _Entry, log_total: float, mass: float) -> CandidateRow:
-    token, logit, weight, place, banned = entry
+def _row(drawing: Drawing, other: _Other, log_total: float) -> CandidateRow:
+    token, logit, weight, place, banned = other
     logprob = logit - log_total
     if banned:
         return CandidateRow(token, logit, logprob, 0.0, 0.0, "banned")
     order, filters = drawing.order, drawing.filters
     if order is None or filters is None:
-        chosen = token == drawing.token
-        share = 1.0 if chosen else 0.0
-        return CandidateRow(token, logit, logprob, share, share, "" if chosen else "greedy")
-    cut = "" if filters.kept is None else filters.cut(place, weight)
-    return CandidateRow(token, logit, logprob, weight / order.total, 0.0 if cut else weight / mass, cut)
+        share = float(token == drawing.token)
+        return CandidateRow(token, logit, logprob, share, share, "" if share else "greedy")
+    cut = filters.cut(place, weight)
+    return CandidateRow(token, logit, logprob, weight / order.total, 0.0 if cut else weight / filters.mass, cut)

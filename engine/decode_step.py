@@ -166,7 +166,6 @@ class NativeStep(DecodeStep):
         self.shape = shape
         self.kernel = library.name
         self.threads = torch.get_num_threads()
-        self.embedding: Tensor = inner.embed_tokens.weight
         self.vocabulary: int = head.out_features
         # Everything whose address the structs hold; it must live as long as they do.
         self.held: list[object] = [model, cache]
@@ -180,17 +179,19 @@ class NativeStep(DecodeStep):
         self.native = kernels.Model(
             layers=self.layers,
             head=head.native,
+            embedding=self._address(inner.embed_tokens.weight),
             norm=self._address(inner.norm.weight),
             cos=self._address(cos[0, :, :half]),
             sin=self._address(sin[0, :, :half]),
             layer_count=len(layers),
-            hidden=self.embedding.shape[1],
+            hidden=inner.embed_tokens.weight.shape[1],
             heads=shape.heads,
             kv_heads=shape.kv_heads,
             head_dim=shape.head_dim,
             inner=inner.layers[0].mlp.gate_proj.out_features,
             page_size=cache.page_size,
             kv_bfloat16=cache.keys[0].dtype == torch.bfloat16,
+            vocabulary=len(inner.embed_tokens.weight),
             positions=len(positions),
             slots=len(cache.keys[0]),
             epsilon=inner.norm.variance_epsilon,
@@ -261,21 +262,17 @@ class NativeStep(DecodeStep):
 
         A row's result has the same bits whatever rows stand beside it, and however a prompt is cut into calls.
         """
-        x = F.embedding(ids, self.embedding)  # [B, hidden]; the kernel's residual stream
-        tensors = [t.to(torch.int64).contiguous() for t in (positions, slots, lengths)]
-        table, wanted = page_table.to(torch.int32).contiguous(), outputs.to(torch.int64).contiguous()
-        logits = torch.empty(len(outputs), self.vocabulary)
-        batch = kernels.Batch(
-            x.data_ptr(),
-            *(t.data_ptr() for t in tensors),
-            table.data_ptr(),
-            wanted.data_ptr(),
-            logits.data_ptr(),
-            len(ids),
-            table.shape[1],
-            len(outputs),
-        )
+        wide = [t.to(torch.int64).contiguous() for t in (ids, positions, slots, lengths, outputs)]
+        table = page_table.to(torch.int32).contiguous()
+        *given, wanted = [t.data_ptr() for t in wide]
+        batch = kernels.Batch(*given, table.data_ptr(), wanted, None, len(ids), table.shape[1], len(outputs))
+        return self.run(batch)
+
+    def run(self, batch: kernels.Batch) -> Tensor:
+        """As `rows`, of a batch that still lacks the place where its logits go."""
+        logits = torch.empty(batch.output_count, self.vocabulary)
+        batch.logits = logits.data_ptr()
         bad = self.library.step(self.native, batch, self.threads)
         if bad:
-            raise ValueError(f"row {bad - 1} has a position, slot, length or page outside the pool")
+            raise ValueError(f"row {bad - 1} has a token, position, slot, length or page outside the model or the pool")
         return logits

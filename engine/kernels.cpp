@@ -21,13 +21,13 @@ static Step& free_step() {
 }
 
 extern "C" {
-// Returns 0, or 1 + the first row that reaches outside the pool or the tables; then nothing was written.
+// Returns 0, or 1 + the first row that reaches outside the vocabulary, the pool or the tables; then nothing was written.
 int cutaway_step(const Model* model, const Batch* batch, int threads) {
     const Batch& b = *batch;
     for (int row = 0; row < b.rows; row++) {
         const int64_t pages = (b.lengths[row] + model->page_size - 1) / model->page_size;
-        bool good = b.lengths[row] > 0 && pages <= b.pages && b.positions[row] >= 0;
-        good = good && b.positions[row] < model->positions && b.slots[row] >= 0 && b.slots[row] < model->slots;
+        bool good = b.ids[row] >= 0 && b.ids[row] < model->vocabulary && b.lengths[row] > 0 && pages <= b.pages;
+        good = good && b.positions[row] >= 0 && b.positions[row] < model->positions && b.slots[row] >= 0 && b.slots[row] < model->slots;
         for (int64_t p = 0; good && p < pages; p++) {
             const int64_t page = b.page_table[(size_t)row * b.pages + p];
             good = page >= 0 && (page + 1) * model->page_size <= model->slots;
@@ -67,8 +67,7 @@ void cutaway_linear(const Linear* w, const float* x, float* y, int64_t rows, int
     team.run(threads, work);
 }
 
-void cutaway_lead(Lead* leads, int count, int threads) { each(leads, count, threads, find_leading); }
-void cutaway_weigh(Mass* masses, int count, int threads) { each(masses, count, threads, weigh); }
+void cutaway_look(Look* looks, int count, int threads) { each(looks, count, threads, look); }
 
 const char* cutaway_instructions() {
 #if defined(__AVX512VNNI__)

@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import threading
-from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 from . import places
@@ -57,10 +57,10 @@ class Model(Structure):
     _fields_ = [
         ("layers", POINTER(Layer)),
         ("head", Linear),
-        *((name, c_void_p) for name in ("norm", "cos", "sin")),
+        *((name, c_void_p) for name in ("embedding", "norm", "cos", "sin")),
         *((name, c_int32) for name in ("layer_count", "hidden", "heads", "kv_heads", "head_dim", "inner")),
         *((name, c_int32) for name in ("page_size", "kv_bfloat16")),
-        *((name, c_int64) for name in ("positions", "slots")),
+        *((name, c_int64) for name in ("vocabulary", "positions", "slots")),
         *((name, c_float) for name in ("epsilon", "scaling")),
     ]
 
@@ -69,34 +69,8 @@ class Batch(Structure):
     """`struct Batch` of kernels_model.h."""
 
     _fields_ = [
-        *((name, c_void_p) for name in ("x", "positions", "slots", "lengths", "page_table", "outputs", "logits")),
+        *((name, c_void_p) for name in ("ids", "positions", "slots", "lengths", "page_table", "outputs", "logits")),
         *((name, c_int32) for name in ("rows", "pages", "output_count")),
-    ]
-
-
-class Mass(Structure):
-    """`struct Mass` of kernels_survey.h."""
-
-    _fields_ = [
-        ("x", c_void_p),
-        ("n", c_int64),
-        ("top", c_float),
-        ("factor", c_float),
-        ("total", c_double),
-        ("weighted", c_double),
-    ]
-
-
-class Lead(Structure):
-    """`struct Lead` of kernels_survey.h."""
-
-    _fields_ = [
-        ("x", c_void_p),
-        ("n", c_int64),
-        ("ids", c_void_p),
-        ("count", c_int32),
-        ("found", c_int32),
-        ("top", c_float),
     ]
 
 
@@ -115,12 +89,9 @@ class Library:
         self.pack = library.cutaway_pack
         self.pack.argtypes = [POINTER(Linear), c_void_p, c_int]
         self.pack.restype = None
-        self.lead = library.cutaway_lead
-        self.lead.argtypes = [c_void_p, c_int, c_int]
-        self.lead.restype = None
-        self.weigh = library.cutaway_weigh
-        self.weigh.argtypes = [c_void_p, c_int, c_int]
-        self.weigh.restype = None
+        self.look = library.cutaway_look  # `Look`s, laid out as survey_native.py says
+        self.look.argtypes = [c_void_p, c_int, c_int]
+        self.look.restype = None
         self.use_plain = library.cutaway_plain
         self.use_plain.argtypes = [c_int]
         self.use_plain.restype = None

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -54,14 +56,18 @@ static inline Floats widen(const uint16_t* bfloats) {
 #endif
 }
 
-static inline Floats exponential(Floats x) {  // Cephes' expf, sixteen at once: relative error under 2e-7
-    x = x < -87.0f ? Floats{} - 87.0f : x > 88.0f ? Floats{} + 88.0f : x;
-    const Floats n = (x * 1.44269504f + ROUND) - ROUND;
+constexpr float LOWEST = -87.0f, UTMOST = 88.0f;  // beyond, exp leaves the range of normal float32
+
+static inline Floats exponential_within(Floats x) {  // Cephes' expf, sixteen at once: relative error under 2e-7
+    const Floats rounded = x * 1.44269504f + ROUND, n = rounded - ROUND;  // n in the lowest bits of `rounded`
     const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
     Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f, p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f, p = p * r + 5.0000001201e-1f;
-    return (p * r * r + r + 1.0f) * (Floats)((__builtin_convertvector(n, Ints) + 127) << 23);
+    return (p * r * r + r + 1.0f) * (Floats)(((Ints)rounded + 127) << 23);
+}
+static inline Floats exponential(Floats x) {
+    return exponential_within(x < LOWEST ? Floats{} + LOWEST : x > UTMOST ? Floats{} + UTMOST : x);
 }
 static inline float exponential(float x) { return exponential(Floats{} + x)[0]; }
 

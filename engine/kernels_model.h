@@ -13,14 +13,13 @@ struct Layer {
 struct Model {
     const Layer* layers;
     Linear head;
-    const float *norm, *cos, *sin;  // tables: [positions, head_dim / 2]
+    const float *embedding, *norm, *cos, *sin;  // [vocabulary, hidden]; [hidden]; tables: [positions, head_dim / 2]
     int32_t layer_count, hidden, heads, kv_heads, head_dim, inner, page_size, kv_bfloat16;
-    int64_t positions, slots;  // rows of the tables, and of each layer's keys
+    int64_t vocabulary, positions, slots;  // rows of the embeddings, of the tables, and of each layer's keys
     float epsilon, scaling;
 };
 struct Batch {
-    float* x;  // [rows, hidden] embeddings in, residual stream during the step
-    const int64_t *positions, *slots, *lengths;
+    const int64_t *ids, *positions, *slots, *lengths;  // [rows]
     const int32_t* page_table;  // [rows, pages]
     const int64_t* outputs;     // [output_count]: rows whose logits are wanted
     float* logits;              // [output_count, vocabulary]

@@ -15,7 +15,7 @@ struct Step : Job {
     std::vector<int> starts;  // of the runs of rows that attend to the same pages (a prompt's); and the end
     float* logits;            // [outputs, vocabulary]: written to only when results are given away
     Rows input, context, inner, last;
-    Buffer<float> x;  // [rows, hidden]
+    Buffer<float> x;  // [rows, hidden]: embeddings, and then the residual stream
     // What one chunk writes lies together: by head, by tile.
     Buffer<float> qkv;      // [heads + 2 kv_heads][rows][head_dim]
     Buffer<float> partial;  // [rows][tiles][heads][head_dim + 16]: values, maximum, sum, nothing
@@ -31,7 +31,8 @@ struct Step : Job {
         last.shape(outputs, m.hidden);
         x.need((size_t)rows * m.hidden), qkv.need((size_t)(m.heads + 2 * m.kv_heads) * rows * D);
         partial.need((size_t)rows * tiles * m.heads * (D + BLOCK));
-        std::copy(b.x, b.x + (size_t)rows * m.hidden, x.at(0));
+        for (int row = 0; row < rows; row++)
+            std::copy_n(m.embedding + (size_t)b.ids[row] * m.hidden, m.hidden, x.at((size_t)row * m.hidden));
         starts.clear();
         for (int row = 0; row < rows; row++) {
             const bool room = row && row - starts.back() < std::min(RUN, QUERIES / group);

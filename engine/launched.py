@@ -110,13 +110,16 @@ def launch(core: EngineCore, plan: StepPlan, clock: Clock, guesses: Tensor | Non
 def row_of(core: EngineCore, work: Work) -> SampleRow:
     """What the sampler has to know of a sampling work's sample."""
     sample = core.sample_of(work.sequence.request, work.sequence.sample)
-    settings = sample.request.settings
-    return SampleRow(
-        settings=settings,
-        prompt_ids=sample.prompt_ids,
-        generated=sample.generated,
-        end_ids=sample.request.end_ids,
-        generator=sample.random,
-        candidates=settings.candidates if core.switches.inspect else 0,
-        history=sample.history,
-    )
+    settings, row = sample.request.settings, sample.row
+    candidates = settings.candidates if core.switches.inspect else 0
+    if row is None or row.settings is not settings or row.candidates != candidates:
+        row = sample.row = SampleRow(
+            settings=settings,
+            prompt_ids=sample.prompt_ids,
+            generated=sample.generated,
+            end_ids=sample.request.end_ids,
+            generator=sample.random,
+            candidates=candidates,
+            history=sample.history,
+        )
+    return row

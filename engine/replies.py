@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .protocol import AnyEvent, Candidate, Finished, FinishReason, Sampled, TextDelta
 from .request import Request, Sample
@@ -39,17 +39,21 @@ class Replies:
             entropy_after=draw.entropy_after,
             draw=draw.draw,
             end=token in request.end_ids,
-            candidates=tuple([self._candidate(row) for row in draw.candidates]),
+            candidates=self._candidates(draw.candidates),
         )
         if not sample.stamps.first_token_ns:
             sample.stamps.first_token_ns = now
         sample.stamps.tokens_ns.append(now)
         return event, *self.append(sample, event)
 
-    def _candidate(self, row: CandidateRow) -> Candidate:
-        token = row.id
-        piece, raw = self.tokenizer.piece(token), self.tokenizer.token_bytes(token)
-        return Candidate(token, piece, raw, row.logit, row.logprob, row.tempered, row.prob, row.cut)
+    def _candidates(self, rows: Sequence[CandidateRow]) -> tuple[Candidate, ...]:
+        piece, token_bytes = self.tokenizer.piece, self.tokenizer.token_bytes
+        return tuple(
+            [
+                Candidate(r.id, piece(r.id), token_bytes(r.id), r.logit, r.logprob, r.tempered, r.prob, r.cut)
+                for r in rows
+            ]
+        )
 
     def append(
         self, sample: Sample, event: Sampled, grow: bool = True, now: int | None = None

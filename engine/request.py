@@ -10,7 +10,7 @@ from .sequence import Sequence
 
 if TYPE_CHECKING:
     from .reasoning import Tags
-    from .sampler import History, RowRandom
+    from .sampler import History, RowRandom, SampleRow
     from .textstream import TextStream
 
 
@@ -51,6 +51,7 @@ class Sample:
     sampled: list[Sampled] = dataclasses.field(default_factory=list)
     held: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # buffered (channel, text)
     reason: FinishReason | None = None
+    row: SampleRow | None = None  # what the sampler was told last
 
     @property
     def key(self) -> str:

@@ -25,13 +25,12 @@ from .penalties import History, changes_logits, edit
 from .protocol import SamplingSettings
 from .row_random import RowRandom
 from .sampler_filters import Filters, Order
-from .survey import Ask, HostSurvey, Look
+from .survey import LEADING, Ask, HostSurvey, Look
 from .survey_device import DeviceSurvey
+from .survey_native import NativeSurvey
 from .transfers import to_device
 
 __all__ = ["CandidateRow", "Draw", "History", "RowRandom", "SampleRow", "Sampler", "Sampling"]
-
-LEADING = 128  # tokens looked at first when drawing; a row whose mass reaches further looks further
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,6 +44,7 @@ class SampleRow:
     generator: RowRandom
     candidates: int = 0  # leading tokens to report; 0: none
     history: History | None = None  # for penalties; made when needed, and worth keeping from step to step
+    asked: tuple[SamplingSettings, bool, int, Ask] | None = None  # by settings, inspect, candidates; likewise
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -115,6 +115,8 @@ class Sampler:
     """Draws one token for each row of a batch. Not for use by several threads at once."""
 
     def __init__(self) -> None:
+        library = kernels.at_hand()
+        self._native = NativeSurvey(library) if library is not None else None
         self._host: dict[int, HostSurvey] = {}  # by vocabulary
         self._device = DeviceSurvey()
 
@@ -138,7 +140,7 @@ class Sampler:
         if not rows:
             return Sampling([], rows, [], inspect, list)
         survey = self._survey(logits)
-        logits = _own(logits.detach()) if isinstance(survey, DeviceSurvey) else logits.detach().float()
+        logits = _own(logits.detach()) if isinstance(survey, DeviceSurvey) else _plain(logits)
         edited = [number for number, row in enumerate(rows) if changes_logits(row)]
         tables = [logits]
         if edited:
@@ -148,7 +150,7 @@ class Sampler:
         afters = [place if place >= len(rows) else None for place in places]
         asks = [_ask_before(row, inspect, after) for row, after in zip(rows, afters, strict=True)]
         asks += [_ask_after(rows[number], inspect, number) for number in edited]
-        if isinstance(survey, HostSurvey):
+        if not isinstance(survey, DeviceSurvey):
             return Sampling(tables, rows, edited, inspect, functools.partial(survey.look, tables, asks))
         wishes = [_wish(row, place, asks[place]) for row, place in zip(rows, places, strict=True)] if guess else []
         surveyed = survey.start(tables, asks, wishes)
@@ -163,18 +165,25 @@ class Sampler:
             surveyed.fetched.wait,
         )
 
-    def _survey(self, logits: Tensor) -> HostSurvey | DeviceSurvey:
+    def _survey(self, logits: Tensor) -> HostSurvey | NativeSurvey | DeviceSurvey:
         if logits.device.type != "cpu":
             return self._device
+        if self._native is not None:
+            return self._native
         vocabulary = logits.shape[1]
         if vocabulary not in self._host:
-            self._host = {vocabulary: HostSurvey(vocabulary, kernels.at_hand())}
+            self._host = {vocabulary: HostSurvey(vocabulary)}
         return self._host[vocabulary]
 
 
 def _own(logits: Tensor) -> Tensor:
     """`logits` as float32 in memory that no later step writes to."""
     return logits.clone() if logits.dtype == torch.float32 else logits.float()
+
+
+def _plain(logits: Tensor) -> Tensor:
+    """`logits` as float32, without a copy where they are: even a call of torch that does nothing takes its time."""
+    return logits if logits.dtype == torch.float32 and not logits.requires_grad else logits.detach().float()
 
 
 def _after(rows: int, edited: Sequence[int]) -> list[int]:
@@ -205,14 +214,18 @@ def _lead(row: SampleRow, inspect: bool) -> int:
 
 def _ask_before(row: SampleRow, inspect: bool, after: int | None) -> Ask:
     raw = (1.0,) if inspect else ()
-    if after is None:
-        temperatures = dict.fromkeys((*raw, *_tempered(row, inspect)))
-        return Ask(_lead(row, inspect), tuple(temperatures))
-    return Ask(_lead(row, inspect) if inspect else 1, raw, after)
+    if after is not None:
+        return Ask(_lead(row, inspect) if inspect else 1, raw, after)
+    asked, settings = row.asked, row.settings
+    if asked is None or asked[0] is not settings or asked[1:3] != (inspect, row.candidates):
+        temperatures = tuple(dict.fromkeys((*raw, *_tempered(row, inspect))))
+        ask = Ask(_lead(row, inspect), temperatures, drawn_at=settings.temperature)
+        row.asked = asked = settings, inspect, row.candidates, ask
+    return asked[3]
 
 
 def _ask_after(row: SampleRow, inspect: bool, before: int) -> Ask:
-    return Ask(_lead(row, inspect), _tempered(row, inspect), before)
+    return Ask(_lead(row, inspect), _tempered(row, inspect), before, row.settings.temperature)
 
 
 def _tempered(row: SampleRow, inspect: bool) -> tuple[float, ...]:

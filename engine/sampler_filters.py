@@ -7,7 +7,7 @@ probable token down: the uniform number on the screen points into the same list 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +33,18 @@ class Order:
         self._vocabulary = 0  # not known until fetched
         self.complete = look.complete
         self.total = total
-        self._take(look.ids, look.logits)
+        self._take(look.ids, self._weigh(look.logits) if look.weighed is None else look.weighed)
 
-    def _take(self, ids: NDArray[np.int64], logits: NDArray[np.float32]) -> None:
-        self.ids = ids
+    def _weigh(self, logits: NDArray[np.float32]) -> tuple[NDArray[np.float64], ...]:
         with np.errstate(over="ignore"):
             exponents = (logits.astype(np.float64) - self._top) / self._temperature
-        self.exponents = np.maximum(exponents, SMALLEST)
-        self.weights = np.exp(self.exponents)
-        self.sums = self.weights.cumsum()
+        exponents = np.maximum(exponents, SMALLEST)
+        weights = np.exp(exponents)
+        return exponents, weights, weights.cumsum()
+
+    def _take(self, ids: NDArray[np.int64], weighed: Iterable[NDArray[np.float64]]) -> None:
+        self.ids = ids
+        self.exponents, self.weights, self.sums = weighed
         if self.complete:
             self.total = float(self.sums[-1])
 
@@ -55,7 +58,7 @@ class Order:
         count = DEEPER if self.known < DEEPER < len(logits) else len(logits)
         ids = leading(logits, count)
         self.complete = len(ids) < count or count == len(logits)
-        self._take(ids, logits[ids])
+        self._take(ids, self._weigh(logits[ids]))
 
     def find(self, token: int) -> int | None:
         """Place of `token` from 0, or None where it is not among the known."""

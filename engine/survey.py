@@ -1,8 +1,9 @@
 """Looking at rows of logits: the leading tokens and the mass of the whole, without sorting the vocabulary.
 
-On a CPU each row is looked at by itself while it lies in the cache: numpy's selection there is some twenty times
-faster than torch's, and no other row can touch the result. Elsewhere the rows are looked at together on the device
-and everything is copied to the host once. Both give the same tokens in the same order.
+On a CPU each row is looked at by itself while it lies in the cache, so that no other row can touch the result: by our
+own kernels where they are at hand (`survey_native.py`), else here, where numpy's selection is some twenty times faster
+than torch's. Elsewhere the rows are looked at together on the device and everything is copied to the host once
+(`survey_device.py`). All give the same tokens in the same order.
 """
 
 from __future__ import annotations
@@ -10,20 +11,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import kernels
-
+LEADING = 128  # tokens looked at first when drawing; a row whose mass reaches further looks further
 FLOOR = -87.0  # exp of it is the last normal float32: nothing a sum would notice, and no slow denormals
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures beyond would leave float32's range
 COLUMNS = 768
 CHUNK = 32000  # below torch's 32768, at which it would wake its other threads for microseconds of work
-NATIVE_LEAD = 32  # leading tokens up to which our own kernels find them faster than numpy
 DOT = 8192  # below BLAS's 10000, for the same reason
 
 
@@ -39,16 +38,18 @@ class Mass(NamedTuple):
         return max(0.0, math.log(self.total) - self.weighted / self.total)
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Ask:
     """What to find out about a row: this many leading tokens, and its mass at these temperatures.
 
-    `partner` is another row whose logits of the same leading tokens are wanted; -1 for none.
+    `partner` is another row whose logits of the same leading tokens are wanted; -1 for none. `drawn_at` is the
+    temperature that one of the leading tokens will be drawn at; 0 for none.
     """
 
     lead: int
     temperatures: tuple[float, ...] = ()
     partner: int = -1
+    drawn_at: float = 0.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,6 +58,7 @@ class Look:
 
     Tokens of minus infinity are left out; `complete` says that no other token is left. `top` is the largest logit,
     and not finite where the row is no good. `partner` [n] holds the other row's logits, empty if not asked for.
+    `weighed` [3, n] float64 is what `Order` makes of them at `drawn_at`, where it was made along with the rest.
     """
 
     top: float
@@ -65,9 +67,8 @@ class Look:
     complete: bool
     masses: dict[float, Mass]
     partner: NDArray[np.float32]
+    weighed: NDArray[np.float64] | None = None
 
-
-Wanted: TypeAlias = tuple[NDArray[np.float32], Look, float]  # a row, what is known of it, a temperature
 
 NO_IDS = np.empty(0, dtype=np.int64)
 NO_LOGITS = np.empty(0, dtype=np.float32)
@@ -114,8 +115,7 @@ def _at_least(logits: NDArray[np.float32], threshold: float, count: int) -> NDAr
 class HostSurvey:
     """Looks at rows in host memory, one after the other."""
 
-    def __init__(self, vocabulary: int, library: kernels.Library | None = None) -> None:
-        self._library = library
+    def __init__(self, vocabulary: int) -> None:
         padded = -(-vocabulary // DOT) * DOT
         chunk = -(-vocabulary // -(-vocabulary // CHUNK))
         scaled, weights = torch.zeros(padded), torch.zeros(padded)  # what lies past the vocabulary stays 0
@@ -129,40 +129,22 @@ class HostSurvey:
         """One look a row of `tables` (float32 [R, V] each, numbered through), as `asks` wants it."""
         rows: list[NDArray[np.float32]] = [row for table in tables for row in table.numpy()]
         with np.errstate(over="ignore"):
-            if self._library is not None and 1 < max(ask.lead for ask in asks) <= NATIVE_LEAD:
-                found = _lead_natively(self._library, rows, asks)
-            else:
-                found = [_lead(row, ask.lead) for row, ask in zip(rows, asks, strict=True)]
-            looks = [self._look(rows, number, asks[number], *at) for number, at in enumerate(found)]
-            wanted = [
-                (row, look, temperature)
-                for row, look, ask in zip(rows, looks, asks, strict=True)
-                for temperature in ask.temperatures
-                if math.isfinite(look.top)
-            ]
-            if not wanted:
-                return looks
-            masses = self._weigh(wanted) if self._library is None else _weigh_natively(self._library, wanted)
-            for (_, look, temperature), mass in zip(wanted, masses, strict=True):
-                look.masses[temperature] = mass
-        return looks
+            return [self._look(rows, number, ask) for number, ask in enumerate(asks)]
 
-    @staticmethod
-    def _look(rows: Sequence[NDArray[np.float32]], number: int, ask: Ask, top: float, ids: NDArray[np.int64]) -> Look:
+    def _look(self, rows: Sequence[NDArray[np.float32]], number: int, ask: Ask) -> Look:
+        logits, count = rows[number], min(ask.lead, len(rows[number]))
+        top, ids = _lead(logits, count)
         if not math.isfinite(top):
             return Look(top, NO_IDS, NO_LOGITS, True, {}, NO_LOGITS)
-        logits, count = rows[number], min(ask.lead, len(rows[number]))
+        masses = {temperature: self._mass(logits, top, temperature) for temperature in ask.temperatures}
         partner = rows[ask.partner][ids] if ask.partner >= 0 else NO_LOGITS
-        return Look(top, ids, logits[ids], len(ids) < count or count == len(logits), {}, partner)
-
-    def _weigh(self, wanted: Sequence[Wanted]) -> list[Mass]:
-        return [self._mass(logits, look.top, temperature) for logits, look, temperature in wanted]
+        return Look(top, ids, logits[ids], len(ids) < count or count == len(logits), masses, partner)
 
     def _mass(self, logits: NDArray[np.float32], top: float, temperature: float) -> Mass:
         np.subtract(logits, np.float32(top), out=self._scaled)
-        factor = _factor(temperature)
-        if factor != 1.0:
-            np.multiply(self._scaled, np.float32(factor), out=self._scaled)
+        scale = factor(temperature)
+        if scale != 1.0:
+            np.multiply(self._scaled, np.float32(scale), out=self._scaled)
         deep = float(self._scaled.min()) < FLOOR
         for scaled, weights in self._chunks:
             if deep:
@@ -173,39 +155,16 @@ class HostSurvey:
         return Mass(total, weighted)
 
 
-def _factor(temperature: float) -> float:
+def factor(temperature: float) -> float:
+    """What logits are multiplied by, within the range of float32."""
     return 1.0 / min(max(temperature, COLDEST), HOTTEST)
 
 
-def _lead(logits: NDArray[np.float32], lead: int) -> tuple[float, NDArray[np.int64]]:
-    """The largest of `logits` [V], and the ids of the `lead` largest; none where it is not finite."""
-    count = min(lead, len(logits))
+def _lead(logits: NDArray[np.float32], count: int) -> tuple[float, NDArray[np.int64]]:
+    """The largest of `logits` [V], and the ids of the `count` largest; none where it is not finite."""
     if count == 1:
         ids = np.array([logits.argmax()])
         return float(logits[ids[0]]), ids
     maxima = _column_maxima(logits) if count < COLUMNS // 2 and len(logits) > 2 * COLUMNS else None
     top = float((logits if maxima is None else maxima).max())
     return top, _at_least(logits, _threshold(logits, count, maxima), count) if math.isfinite(top) else NO_IDS
-
-
-def _lead_natively(
-    library: kernels.Library, rows: Sequence[NDArray[np.float32]], asks: Sequence[Ask]
-) -> list[tuple[float, NDArray[np.int64]]]:
-    """The same by our own kernels, on several threads."""
-    counts = [min(ask.lead, len(row)) for row, ask in zip(rows, asks, strict=True)]
-    ids = np.empty((len(rows), max(counts)), dtype=np.int64)
-    start, stride = ids.ctypes.data, ids.strides[0]
-    tasks = (kernels.Lead * len(rows))(
-        *((row.ctypes.data, len(row), start + n * stride, counts[n], 0, 0.0) for n, row in enumerate(rows))
-    )
-    library.lead(tasks, len(rows), torch.get_num_threads())
-    return [(task.top, ids[n, : task.found]) for n, task in enumerate(tasks)]
-
-
-def _weigh_natively(library: kernels.Library, wanted: Sequence[Wanted]) -> list[Mass]:
-    """The same by our own kernels, on several threads: some ten times faster."""
-    tasks = (kernels.Mass * len(wanted))(
-        *((row.ctypes.data, len(row), look.top, _factor(temperature)) for row, look, temperature in wanted)
-    )
-    library.weigh(tasks, len(wanted), torch.get_num_threads())
-    return [Mass(task.total, task.weighted) for task in tasks]

@@ -101,12 +101,13 @@ class ThreadWatch:
 
     Now and then a few steps run with the other number; if their median is clearly better, it becomes the one. The
     first tries come soon, in case the choice at load was made in a bad moment, later ones seldom: `LONGEST` steps
-    apart they cost about two in a hundred. Steps that suddenly take longer are a reason to try at once. Only steps of
+    apart they cost next to nothing. Steps that suddenly take longer are a reason to try at once. Only steps of
     equal work are compared, and what is known of them outlasts a prompt that is read in between.
     """
 
     SOONEST, LONGEST = 16, 256  # steps between tries
     TRIES = 4  # steps with the other number; the first wakes threads and does not count
+    HOPELESS = 1.2  # so many times slower, and no further one is tried
     RECENT, SLOWER = 8, 1.5  # so many steps, so many times slower than those before: something happened
     KINDS = 8  # amounts of work that are remembered
 
@@ -137,10 +138,12 @@ class ThreadWatch:
                 del self._usual[next(iter(self._usual))]
             return
         self._tried.append(seconds)
-        if len(self._tried) < self.TRIES:
-            return
         usual = statistics.median(list(self._usual[self._work])[-self.RECENT :])
-        better = statistics.median(self._tried[1:]) < usual * (1 - ENOUGH)
+        wakes = self.other > self.chosen and len(self._tried) == 1
+        hopeless = seconds > self.HOPELESS * usual and not wakes
+        if len(self._tried) < self.TRIES and not hopeless:
+            return
+        better = not hopeless and statistics.median(self._tried[1:]) < usual * (1 - ENOUGH)
         if better:
             self.chosen, self.other = self.other, self.chosen
         self._pause = self.SOONEST if better else min(self.LONGEST, 2 * self._pause)

@@ -261,8 +261,8 @@ def test_threads_do_not_change_a_bit_of_a_step() -> None:
 
 
 @needs_kernels
-@pytest.mark.parametrize("field", ["position", "slot", "length", "page"])
-def test_reaching_outside_the_pool_is_refused_before_anything_is_written(field: str) -> None:
+@pytest.mark.parametrize("field", ["token", "position", "slot", "length", "page"])
+def test_reaching_outside_the_pool_or_the_model_is_refused_before_anything_is_written(field: str) -> None:
     model = make("llama")
     quantize_model(model)
     cache = cache_for(model, 8)
@@ -270,12 +270,13 @@ def test_reaching_outside_the_pool_is_refused_before_anything_is_written(field: 
     assert step is not None
     table = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32)
     batch = {"position": torch.tensor([0, 4]), "slot": torch.tensor([4, 16]), "length": torch.tensor([1, 5])}
+    batch["token"] = torch.tensor([3, 4])
     if field == "page":
         table[1, 1] = 8
     else:
         batch[field][1] = 10_000
     with pytest.raises(ValueError, match="row 1"):
-        step(torch.tensor([3, 4]), batch["position"], batch["slot"], table, batch["length"])
+        step(batch["token"], batch["position"], batch["slot"], table, batch["length"])
     assert not any(store.any() for store in cache.keys.values())
 
 

@@ -7,14 +7,24 @@ import math
 import numpy as np
 import pytest
 import torch
+from cutaway.engine import kernels
 from cutaway.engine.errors import NotANumberError
 from cutaway.engine.sampler import Sampler
-from cutaway.engine.survey import Ask, HostSurvey, leading
+from cutaway.engine.sampler_filters import Order
+from cutaway.engine.survey import LEADING, Ask, HostSurvey, leading
 from cutaway.engine.survey_device import DeviceSurvey, leading_on_device, tree_sum
+from cutaway.engine.survey_native import NativeSurvey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .sampler_reference import entropy, make_row, mixed_rows, softmax, wide_logits
+
+
+@pytest.fixture(scope="module")
+def native() -> NativeSurvey:
+    library = kernels.load()
+    assert library is not None, kernels.problem()
+    return NativeSurvey(library)
 
 
 def sorted_ids(logits: np.ndarray, count: int) -> list[int]:
@@ -46,8 +56,57 @@ def test_leading_tokens_are_those_of_a_full_sort(logits: np.ndarray, count: int)
     assert on_device[: len(wanted)] == wanted
 
 
+@given(any_logits(), st.sampled_from([1, 2, 7, 64, LEADING]))
+@settings(max_examples=150, deadline=None)
+def test_our_kernels_find_the_leading_tokens_of_a_full_sort(
+    native: NativeSurvey, logits: np.ndarray, count: int
+) -> None:
+    wanted = sorted_ids(logits, count)
+    look = native.look([torch.from_numpy(logits)[None]], [Ask(count)])[0]
+    assert look.ids.tolist() == wanted
+    assert look.logits.tolist() == logits[wanted].tolist()
+    assert look.complete == (len(wanted) < count or count >= len(logits))
+    assert look.top == (logits[wanted[0]] if wanted else -math.inf)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 15, 768, 49151])
+def test_our_kernels_see_a_bad_number_wherever_it_stands(native: NativeSurvey, bad: float, place: int) -> None:
+    logits = wide_logits(6, 2, 49152)
+    logits[1, place] = bad
+    whole, broken = native.look([logits], [Ask(20, (1.0,)), Ask(20, (1.0,))])
+    assert math.isfinite(whole.top)
+    assert [broken.top] == pytest.approx([logits[1].max().item()], nan_ok=True)
+    assert math.isfinite(broken.top) == (bad == -math.inf)
+    assert place not in broken.ids.tolist()
+
+
+def test_our_kernels_look_at_a_row_as_if_it_were_alone(native: NativeSurvey) -> None:
+    logits = wide_logits(7, 20, 5000)
+    asks = [Ask(1 + 6 * row, (1.0, 0.5 + row), drawn_at=0.5 + row) for row in range(20)]
+    together = native.look([logits], asks)
+    for row, look in enumerate(together):
+        alone = native.look([logits[row : row + 1]], [asks[row]])[0]
+        assert (alone.masses, alone.top, alone.complete) == (look.masses, look.top, look.complete)
+        assert alone.ids.tolist() == look.ids.tolist()
+        assert alone.weighed is not None
+        assert look.weighed is not None
+        assert alone.weighed.tolist() == look.weighed.tolist()
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-4, 0.7, 1.0, 60.0, 1e300])
+def test_our_kernels_weigh_the_leading_tokens_as_an_order_does(native: NativeSurvey, temperature: float) -> None:
+    logits = wide_logits(8, 1, 3000)
+    (ours,) = native.look([logits], [Ask(LEADING, drawn_at=temperature)])
+    (theirs,) = HostSurvey(3000).look([logits], [Ask(LEADING)])
+    orders = [Order(look, temperature, math.nan, lambda: logits[0].numpy()) for look in (ours, theirs)]
+    for name in ("exponents", "weights", "sums"):
+        one, other = (getattr(order, name).tolist() for order in orders)
+        assert one == pytest.approx(other, rel=1e-14, abs=0)
+
+
 @pytest.mark.parametrize("vocabulary", [7, 1600, 8193, 49152, 70001])
-def test_host_and_device_see_the_same(vocabulary: int) -> None:
+def test_host_device_and_our_kernels_see_the_same(native: NativeSurvey, vocabulary: int) -> None:
     raw = wide_logits(0, 5, vocabulary)
     raw[1, :5] = -math.inf
     raw[2] = raw[2].bfloat16()  # ties
@@ -62,9 +121,9 @@ def test_host_and_device_see_the_same(vocabulary: int) -> None:
         Ask(8, (0.3,), partner=1),
         Ask(128, (), partner=2),
     ]
-    ours = HostSurvey(vocabulary).look([raw, edited], asks)
-    theirs = DeviceSurvey().look([raw, edited], asks)
-    for host, device, ask in zip(ours, theirs, asks, strict=True):
+    hosts = HostSurvey(vocabulary).look([raw, edited], asks)
+    others = [*DeviceSurvey().look([raw, edited], asks), *native.look([raw, edited], asks)]
+    for host, device, ask in zip(hosts * 2, others, asks * 2, strict=True):
         assert host.ids.tolist() == device.ids.tolist()
         assert host.logits.tolist() == device.logits.tolist()
         assert host.partner.tolist() == device.partner.tolist()
@@ -76,13 +135,14 @@ def test_host_and_device_see_the_same(vocabulary: int) -> None:
             assert mass.entropy == pytest.approx(device.masses[temperature].entropy, abs=1e-4)
 
 
-@pytest.mark.parametrize("survey", [HostSurvey(30000), DeviceSurvey()])
+@pytest.mark.parametrize("kind", ["host", "device", "native"])
 @pytest.mark.parametrize("temperature", [1e-4, 0.2, 1.0, 3.0, 60.0, 1e17])
 @pytest.mark.parametrize("before", [(), (1.0,), (0.5,)])
 @pytest.mark.parametrize("decay", [3.0, 30.0])
 def test_masses_are_those_of_a_float64_softmax(
-    survey: HostSurvey | DeviceSurvey, temperature: float, before: tuple[float, ...], decay: float
+    native: NativeSurvey, kind: str, temperature: float, before: tuple[float, ...], decay: float
 ) -> None:
+    survey = {"host": HostSurvey(30000), "device": DeviceSurvey(), "native": native}[kind]
     logits = wide_logits(1, 1, 30000, decay)
     logits[0, 100:200] = -math.inf
     mass = survey.look([logits], [Ask(8, (*before, temperature))])[0].masses[temperature]
@@ -117,11 +177,20 @@ class DeviceSampler(Sampler):
         return DeviceSurvey()
 
 
+class HostSampler(Sampler):
+    """Does without our kernels."""
+
+    def _survey(self, logits: torch.Tensor) -> HostSurvey:
+        return HostSurvey(logits.shape[1])
+
+
 @pytest.mark.parametrize("inspect", [True, False])
-def test_the_sampler_draws_the_same_either_way(inspect: bool) -> None:
+@pytest.mark.parametrize("other", [HostSampler, DeviceSampler])
+def test_the_sampler_draws_the_same_whichever_way(inspect: bool, other: type[Sampler]) -> None:
+    assert kernels.load() is not None, kernels.problem()
     logits = wide_logits(4, 22, 9000).bfloat16()  # ties
     ours = Sampler().sample(logits, mixed_rows(22), inspect)
-    theirs = DeviceSampler().sample(logits, mixed_rows(22), inspect)
+    theirs = other().sample(logits, mixed_rows(22), inspect)
     for host, device in zip(ours, theirs, strict=True):
         assert (host.id, host.draw, host.rank) == (device.id, device.draw, device.rank)
         assert host.prob == pytest.approx(device.prob, rel=1e-5)

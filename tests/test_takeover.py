@@ -241,8 +241,8 @@ def test_kernels_that_compute_something_else_do_not_take_over(
     driver: Driver, compiler: SlowCompiler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(takeover.kernel_choice, "threads", lambda *_: 1)
-    honest = NativeStep.rows
-    monkeypatch.setattr(NativeStep, "rows", lambda *a, **k: honest(*a, **k).flip(-1))
+    honest = NativeStep.run
+    monkeypatch.setattr(NativeStep, "run", lambda *a, **k: honest(*a, **k).flip(-1))
     driver.submit("a", PROMPT)
     driver.run(until=lambda: len(driver.sampled("a")) == 6)
     compiled(driver, compiler)

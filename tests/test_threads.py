@@ -120,7 +120,17 @@ def test_a_watch_keeps_a_good_choice_and_tries_ever_less_often() -> None:
     watch = threads.ThreadWatch(2, 1)
     asked = run(watch, 5000, {1: 0.010, 2: 0.004})
     assert watch.chosen == 2
-    assert asked[-2000:].count(1) <= 2000 * 0.02
+    assert asked[-2000:].count(1) <= 2000 * 0.005
+
+
+def test_a_watch_does_not_go_on_with_what_is_much_slower_but_lets_threads_wake() -> None:
+    fewer, more = threads.ThreadWatch(2, 1), threads.ThreadWatch(1, 2)
+    cost = {1: 0.010, 2: 0.004}
+    assert run(fewer, 3 * fewer.SOONEST, cost).count(1) == 1
+    assert run(more, more.SOONEST, cost) == [1] * more.SOONEST
+    assert run(more, 1, {2: 0.100}) == [2]  # it had to wake one
+    assert run(more, more.TRIES - 1, cost) == [2] * (more.TRIES - 1)
+    assert more.chosen == 2
 
 
 def test_a_watch_follows_a_machine_that_gets_busy_and_quiet_again() -> None:
