@@ -177,6 +177,7 @@ async def test_the_death_of_the_engine_keeps_what_was_said_and_r_starts_it_again
         run.engine.die()
         await run.shows("✗ failed: The engine was killed (signal 9). Start it")
         await run.shows("✗ no engine")
+        await run.until(lambda: "●" not in run.text())  # no stage is lit any more
         assert replies(run)[-1][1].startswith(said)
         await run.outside("R")
         await run.until(lambda: run.session.link.ready)

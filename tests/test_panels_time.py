@@ -47,7 +47,7 @@ async def test_the_strip_shows_stages_times_and_ttft_and_gets_shorter_with_the_w
         row = app.rows()[0]
         assert row.startswith("✓template 0.4 ▸ ✓tokenize 0.3 ▸ ✓queue 0 ▸ ✓prefill 21 ▸ ●decode 16 ▸ ●sample 4.0")
         assert row.endswith("TTFT 22 ms")
-        for width, start in ((80, "✓tmpl 0.4"), (60, "✓tmpl ✓tok"), (20, "✓✓✓✓●●●")):
+        for width, start in ((65, "✓tmpl 0.4"), (80, "✓tmpl 0.4"), (60, "✓tmpl ✓tok"), (20, "✓✓✓✓●●●")):
             await pilot.resize_terminal(width, 3)
             await pilot.pause()
             assert app.rows()[0].startswith(start)

@@ -19,6 +19,7 @@ from cutaway.engine.protocol import (
     Switches,
     TextDelta,
     Timeline,
+    Wait,
     Welcome,
 )
 from cutaway.tui.state import Clock, EngineState, Letters, Limits, letter, percentile
@@ -123,6 +124,33 @@ def test_a_fork_shows_its_sources_prompt_and_the_tokens_it_took_over():
     assert token is not None
     assert token.piece == " sky"
     assert fork.samples[0].tokens_per_second() == 0
+
+
+def test_a_fork_takes_its_pages_over_and_counts_as_no_miss_of_the_prefix_cache():
+    story = conversation()
+    before = told(story.events).pool.hit_rate
+    story.events.append(PromptRendered("r3", "", (), 0, 0, story.now, story.now, 128, source="r1"))
+    story.prompts["r3"] = len(PIECES)
+    story.step([story.lane(0, "r3", "decode", 11, 1, admitted=True)])
+    state = told(story.events)
+    assert state.requests["r3"].samples[0].admitted
+    assert state.pool.hit_rate == before
+
+
+def test_with_the_engine_goes_what_was_under_way_and_what_is_done_stays_done():
+    story = conversation()
+    story.ask("r4", ("x",))
+    story.step([], waits=[Wait("r4", 0, "needs 4 pages")])
+    state = told(story.events)
+    done = [name for name, request in state.requests.items() if request.done]
+    under_way = [name for name, request in state.requests.items() if not request.done]
+    assert "r4" in under_way
+    version = state.requests["r4"].version
+    state.lost("The engine was killed.")
+    assert all(state.requests[name].phase == "failed" for name in under_way)
+    assert all(state.requests[name].phase == "finished" for name in done)
+    assert state.requests["r4"].version > version
+    assert not state.lanes.waits
 
 
 def test_merged_iterations_leave_no_hole_in_the_prefill_and_claim_no_step_for_their_tokens():

@@ -220,6 +220,7 @@ class Session:
             return
         self.trouble = (message, action)
         self.traffic.clear()
+        self.state.lost(message)
         changed = self.exchange.lost(message, action)
         self._keep(changed)
         self.on_event(None, changed)

@@ -50,10 +50,10 @@ class LifecycleStrip(Panel, can_focus=False):
             return []
         shown = stages(found.request, found.sample, self.state.remote)
         ttft = ttft_ns(found.request, found.sample)
-        end = f"TTFT {duration(ttft)}" if ttft is not None else ""
-        if self.state.switches.paused:
-            end = f"‖ paused  {end}".rstrip()
-        for form in (_full, _timed, _short, _marks):
+        paused = "‖ paused" if self.state.switches.paused else ""
+        end = f"{paused}  TTFT {duration(ttft)}".lstrip() if ttft is not None else paused
+        # The stages' own times come before the TTFT, which the timeline tells as well.
+        for form, end in ((_full, end), (_timed, end), (_timed, paused), (_short, end), (_marks, end)):
             line = form(shown)
             if line.width + (len(end) + 2 if end and form is not _marks else 0) <= width:
                 break

@@ -91,12 +91,18 @@ class EngineState:
             handler(event, self.now_ns() if received_ns is None else received_ns)
             self.version += 1
 
+    def lost(self, why: str) -> None:
+        """The engine is gone, and with it what was under way, whatever its newest step told."""
+        self.kept.fail(why)
+        self.lanes.empty()
+        self.version += 1
+
     def left(self) -> None:
         """The engine was left for another one: nothing is loaded until that says so."""
+        self.lost("another engine was chosen")
         self.card = self.loading = self.failure = self.metrics = None
         self.lanes.clear()
         self.load = ServerLoad()
-        self.version += 1
 
     def mark_painted(self, request: str, ns: int, sample: int = 0) -> None:
         """Say that text of a sample reached the screen at `ns` (our clock); the first call sets the first paint."""
@@ -195,7 +201,7 @@ class EngineState:
             request.prompt_length = request.prompt_length or max(0, lane.prompt)
             sample = request.sample(lane.sample)
             if sample is not None:
-                if not sample.admitted:
+                if not sample.admitted and not request.source:  # a fork takes its pages over, it looks for none
                     self.pool.admitted(lane.prompt, lane.cached)
                 sample.ran(lane, event)
         for wait in event.waits:
@@ -245,7 +251,7 @@ class EngineState:
         sample = request.sample(event.sample)
         if sample is None or sample.finished is not None:
             return
-        if not sample.admitted and event.prompt_tokens:
+        if not sample.admitted and not request.source and event.prompt_tokens:
             self.pool.admitted(event.prompt_tokens, event.cached_tokens)
         sample.ended(event, received_ns)
         began = request.submitted_ns or event.timeline.submitted_ns

@@ -43,6 +43,13 @@ class KeptRequests:
         while len(self._with_candidates) > self.limits.candidates:
             self._strip(*self._with_candidates.popleft())
 
+    def fail(self, why: str) -> None:
+        """Whatever is not done will never be."""
+        for state in self.requests.values():
+            if not state.done:
+                state.failure = why
+                state.version += 1
+
     def letter_of(self, owner: str) -> str:
         """The one-cell mark of a request ("r1") or of an owner ("r1/0"); "?" for one that is not known."""
         state = self.requests.get(owner) or self.requests.get(owner.rpartition("/")[0])

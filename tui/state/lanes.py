@@ -103,6 +103,11 @@ class LaneHistory:
         self.merged = 0
         self.version += 1
 
+    def empty(self) -> None:
+        """Nobody waits any more."""
+        self.waits = ()
+        self.version += 1
+
     def add(self, step: Step) -> None:
         """Take one step event."""
         cells = tuple(
