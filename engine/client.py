@@ -16,7 +16,7 @@ from .protocol import PROTOCOL_VERSION, AnyCommand, AnyEvent, Failed, Hello, Loa
 
 START_TIMEOUT = 60.0  # seconds for the first answer, a login on another machine included
 CLOSE_TIMEOUT = 3.0  # seconds for each of: shut down, terminate
-BACKLOG = 64  # events read ahead of the consumer; what comes after waits in the engine, which folds it
+BACKLOG = 2  # times a read's worth of events, ahead of the consumer; what comes after waits in the engine, which folds
 REMEMBERED = 20  # lines of the process's standard error
 
 
@@ -55,7 +55,8 @@ class EngineClient:
         # Ours: what it sees of files and memory is what we see.
         self.local = self.command[: len(own_command())] == own_command()
         self._process: asyncio.subprocess.Process | None = None
-        self._events: asyncio.Queue[AnyEvent | None] = asyncio.Queue(BACKLOG)
+        self._events: asyncio.Queue[list[AnyEvent] | None] = asyncio.Queue(BACKLOG)  # as they were read together
+        self._unread: deque[AnyEvent] = deque()  # of those taken from there
         self._events_task: asyncio.Task[None] | None = None
         self._stderr_task: asyncio.Task[None] | None = None
         self._stderr: deque[str] = deque(maxlen=REMEMBERED)
@@ -116,9 +117,13 @@ class EngineClient:
 
     async def events(self) -> AsyncIterator[AnyEvent]:
         """Every event, in order, until the engine ends. If it died, a fatal `Failed` is the last one."""
-        queue = self._events
-        while (event := await queue.get()) is not None:
-            yield event
+        queue, unread = self._events, self._unread
+        while True:
+            while unread:
+                yield unread.popleft()
+            if (events := await queue.get()) is None:
+                break
+            unread.extend(events)
         queue.put_nowait(None)  # for whoever asks again
 
     async def restart(self) -> Welcome:
@@ -140,6 +145,7 @@ class EngineClient:
         await asyncio.gather(*tasks, return_exceptions=True)
         if process is not None:
             await _end(process)
+        self._unread.clear()
         while not self._events.empty():
             self._events.get_nowait()
         self._events.put_nowait(None)
@@ -147,7 +153,7 @@ class EngineClient:
     # ------------------------------------------------------------------------------------------------- inside
 
     def _reset(self) -> None:
-        self._events = asyncio.Queue(BACKLOG)
+        self._events, self._unread = asyncio.Queue(BACKLOG), deque()
         self._stderr.clear()
         self._died, self._closing, self.welcome = None, False, None
 
@@ -185,9 +191,7 @@ class EngineClient:
         problem: CutawayError | None = None
         try:
             while True:
-                for payload in payloads:
-                    with contextlib.suppress(wire.UnknownMessage):  # a later version's event: nothing we could show
-                        await self._events.put(wire.decode_event(payload))
+                await self._events.put(_decoded(payloads))
                 data = await process.stdout.read(65536)
                 if not data:
                     break
@@ -199,7 +203,7 @@ class EngineClient:
         if not self._closing:
             error = problem or await self._find_death(process)
             self._died = error if isinstance(error, EngineDied) else EngineDied(error.message, error.action)
-            await self._events.put(Failed(error.message, error.action, error.kind, fatal=True))
+            await self._events.put([Failed(error.message, error.action, error.kind, fatal=True)])
             await self._events.put(None)
 
     async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
@@ -227,6 +231,14 @@ class EngineClient:
         if self.local and self.welcome is not None:
             return log.last_words(self.welcome.pid)
         return ""
+
+
+def _decoded(payloads: list[bytes]) -> list[AnyEvent]:
+    events: list[AnyEvent] = []
+    for payload in payloads:
+        with contextlib.suppress(wire.UnknownMessage):  # a later version's event: nothing we could show
+            events.append(wire.decode_event(payload))
+    return events
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

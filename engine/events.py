@@ -107,7 +107,7 @@ class Configured(Event, frozen=True):
     switches: Switches
 
 
-class PromptToken(msgspec.Struct, frozen=True, omit_defaults=True):
+class PromptToken(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One token of a prompt: its piece of the rendered text is `text[start:end]`."""
 
     id: int
@@ -150,8 +150,11 @@ class SettingsChanged(Event, frozen=True):
     settings: SamplingSettings
 
 
-class TextDelta(Event, frozen=True):
-    """Text to append to a sample's reply. Never lost, never taken back."""
+class TextDelta(Event, frozen=True, gc=False):
+    """Text to append to a sample's reply. Never lost, never taken back.
+
+    Texts that waited together come as one, with the count and the time of the newest; a first one comes alone.
+    """
 
     request: str
     sample: int

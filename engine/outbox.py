@@ -1,9 +1,12 @@
 """Events on their way out: the engine puts and never waits, one writer takes. No torch.
 
-While the writer keeps up, events pass as they are. Once `limit` wait, steps are folded into one, texts of the same
-reply are joined and only the newest progress is kept, so what waits is bounded by what was said and by the number of
-requests. Nothing is folded across an event that must keep its place (a prompt, an end, a failure), so the order a
-reader relies on holds: prompt before its steps, every text and token before its end.
+Texts of the same reply that wait together are joined: at the other end every event costs, and a screen paints them
+together anyhow. A text that comes after a pause goes alone, so that a first text keeps its own time.
+
+Else events pass as they are while the writer keeps up. Once `limit` wait, steps are folded into one and only the
+newest progress is kept, so what waits is bounded by what was said and by the number of requests. Nothing is folded
+across an event that must keep its place (a prompt, an end, a failure), so the order a reader relies on holds: prompt
+before its steps, every text and token before its end.
 """
 
 from __future__ import annotations
@@ -93,6 +96,8 @@ class TextFold:
         self._newest = delta
 
     def event(self) -> TextDelta:
+        if len(self._parts) == 1:
+            return self._newest
         return msgspec.structs.replace(self._newest, text="".join(self._parts))
 
 
@@ -115,6 +120,8 @@ class Outbox:
         self._waiting: list[AnyEvent | StepFold | TextFold | Latest] = []
         self._step: StepFold | None = None  # where the next step may go, while nothing that keeps its place came after
         self._texts: dict[Owner, TextFold] = {}
+        self._said: set[Owner] = set()  # whose text came since the last taking
+        self._saying: set[Owner] = set()  # and whose came before that one
         self._latest: dict[object, Latest] = {}
         self._tables: dict[Owner, tuple[int, ...]] = {}  # block tables told only by lanes that were folded away
         self._changed = threading.Condition()
@@ -130,10 +137,11 @@ class Outbox:
                 return
             if isinstance(event, Step):
                 self._put_step(event)
-            elif len(self._waiting) < self.limit:
-                self._waiting.append(event)
             elif isinstance(event, TextDelta):
                 self._put_text(event)
+            elif len(self._waiting) < self.limit:
+                self._forget_folds()
+                self._waiting.append(event)
             elif isinstance(event, (LoadProgress, Configured, Metrics, PageDetail)):
                 self._put_latest(event)
             else:
@@ -162,6 +170,7 @@ class Outbox:
                 self._gathering = False
             self._taken, self._presses = time.monotonic(), False
             waiting, self._waiting = self._waiting, []
+            self._saying, self._said = self._said, set()
             self._forget_folds()
         return [item.event() if isinstance(item, (StepFold, TextFold, Latest)) else item for item in waiting]
 
@@ -205,9 +214,12 @@ class Outbox:
         fold = self._texts.get(owner)
         if fold is not None and fold.channel == delta.channel:
             fold.add(delta)
-        else:
+        elif owner in self._said or owner in self._saying:
             self._texts[owner] = TextFold(delta)
             self._waiting.append(self._texts[owner])
+        else:
+            self._waiting.append(delta)
+        self._said.add(owner)
 
     def _put_latest(self, event: LoadProgress | Configured | Metrics | PageDetail) -> None:
         key = (type(event), event.page if isinstance(event, PageDetail) else None)

@@ -1,4 +1,8 @@
-"""One iteration as an event: lanes, waits, pages, and every token with what it was drawn from."""
+"""One iteration as an event: lanes, waits, pages, and every token with what it was drawn from.
+
+What comes with every token is kept from the garbage collector (`gc=False`): it is frozen and holds no object that
+could hold it, so it can be in no cycle, and looking through thousands of them is all that a collection would do.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import msgspec
 from .vocabulary import Bytes, Cut, Event, Phase, Policy
 
 
-class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A token that could have been drawn. Log-probabilities are natural; None stands for minus infinity."""
 
     id: int
@@ -22,7 +26,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: Cut = ""
 
 
-class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
+class Sampled(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One generated token: what it is, how it was drawn, where its key and value will live."""
 
     request: str
@@ -45,7 +49,7 @@ class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
     told: bool = False  # by a server: only log-probabilities at temperature 1 are known; -1 is an id it does not tell
 
 
-class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
+class Lane(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one batch lane did in one iteration: positions [start, start + count) of its sequence."""
 
     lane: int
@@ -62,7 +66,7 @@ class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
     block_table: tuple[int, ...] = ()  # sent when it changed; empty: as last told
 
 
-class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
+class Wait(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a sequence does not run, in words and numbers."""
 
     request: str
@@ -73,7 +77,7 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     overtaken: int = 0
 
 
-class PageChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class PageChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The state of a page after an iteration in which it changed.
 
     `used` has references, `cached` has none but can be matched or revived, `free` holds nothing of value.
@@ -89,7 +93,7 @@ class PageChange(msgspec.Struct, frozen=True, omit_defaults=True):
     copied_from: int = -1
 
 
-class PoolTotals(msgspec.Struct, frozen=True):
+class PoolTotals(msgspec.Struct, frozen=True, gc=False):
     """Pages by state; used + cached + free = total."""
 
     total: int = 0
@@ -99,7 +103,7 @@ class PoolTotals(msgspec.Struct, frozen=True):
     free: int = 0
 
 
-class Step(Event, frozen=True):
+class Step(Event, frozen=True, gc=False):
     """One iteration, derived from its plan. When the reader lags, several are merged into one.
 
     Iteration -1 is none: a server told of these tokens, or is waited for, and its iterations are not known.

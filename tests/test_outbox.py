@@ -245,12 +245,59 @@ def test_what_streams_is_taken_together_until_something_presses():
     assert len(taken) == 1
     outbox.put(Failed("presses"))
     until(lambda: len(taken) == 2, "all that streamed and what presses")
-    assert len(taken[1]) == 11
+    said = TextDelta("a", 0, "x", 1, 0), TextDelta("a", 0, "xxxx", 5, 4)
+    assert taken[1] == [said[0], step(0), said[1], *map(step, range(1, 5)), Failed("presses")]
     outbox.put(step(6))
     outbox.close()
     reader.join(PATIENCE)
     assert not reader.is_alive()
     assert taken[2:] == [[step(6)]]
+
+
+def said(index: int, text: str = "x", request: str = "a", channel: str = "answer") -> TextDelta:
+    return TextDelta(request, 0, text, index + 1, index, channel)
+
+
+def test_texts_that_wait_together_come_as_one_with_the_count_and_time_of_the_newest():
+    outbox = Outbox()
+    outbox.put(said(0))
+    assert outbox.take() == [said(0)]
+    for n in range(1, 4):
+        outbox.put(said(n, f"{n}"))
+        outbox.put(said(n, f"{n}", "b"))
+    assert outbox.take() == [said(3, "123"), said(1, "1", "b"), said(3, "23", "b")]
+
+
+def test_a_text_after_a_pause_is_told_alone_with_its_own_time():
+    outbox = Outbox()
+    for n in range(3):
+        outbox.put(said(n))
+    assert outbox.take() == [said(0), said(2, "xx")]
+    outbox.put(step(3))
+    assert outbox.take() == [step(3)]
+    for n in range(4, 7):
+        outbox.put(said(n))
+    assert outbox.take() == [said(4), said(6, "xx")]
+
+
+@pytest.mark.parametrize("between", [Finished("b", 0, "end"), Failed("f"), LoadProgress("weights"), Rejected("c", "no")])
+def test_texts_are_joined_across_nothing_that_has_its_place(between):
+    outbox = Outbox()
+    outbox.put(said(0))
+    outbox.take()
+    events = [said(1), between, said(2)]
+    for event in events:
+        outbox.put(event)
+    assert outbox.take() == events
+
+
+def test_what_was_thought_is_not_joined_to_the_answer():
+    outbox = Outbox()
+    outbox.put(said(0, channel="reasoning"))
+    outbox.take()
+    for n, channel in enumerate(["reasoning", "reasoning", "answer", "answer"], start=1):
+        outbox.put(said(n, channel=channel))
+    assert outbox.take() == [said(2, "xx", channel="reasoning"), said(4, "xx")]
 
 
 def test_many_that_wait_press_too():
