@@ -19,6 +19,8 @@ from ..engine.protocol import (
     Ready,
     Rejected,
     SamplingSettings,
+    Step,
+    TextDelta,
 )
 from ..engine.session_trace import Remembering, SessionTrace
 from .chat.exchange import Exchange
@@ -198,6 +200,9 @@ class Session:
 
     def _heard(self, event: Event) -> None:
         self.state.apply(event)
+        if isinstance(event, (Step, TextDelta)):  # with every token: nothing below is about them
+            self._changed(event)
+            return
         if isinstance(event, Configured):
             self.trouble = None
         elif isinstance(event, Ready):
@@ -210,8 +215,11 @@ class Session:
             self.unloaded = (event.message, event.action)
         elif isinstance(event, Finished | Rejected):
             self.traffic.discard(event.request)
-        changed = self.exchange.apply(event)
-        self._keep(changed)
+        self._changed(event)
+
+    def _changed(self, event: Event) -> None:
+        if changed := self.exchange.apply(event):
+            self._keep(changed)
         self.on_event(event, changed)
 
     def _lost(self, message: str, action: str) -> None:

@@ -139,10 +139,10 @@ class Exchange:
 
     def apply(self, event: Event) -> list[Node]:
         """Take an event; returns the messages it changed."""
-        if isinstance(event, TextDelta):
-            return self._said(event)
         if isinstance(event, Step):
             return self._stepped(event)
+        if isinstance(event, TextDelta):
+            return self._said(event)
         if isinstance(event, Finished):
             return self._ended(event)
         if isinstance(event, PromptRendered):
@@ -188,9 +188,9 @@ class Exchange:
 
     def _stepped(self, event: Step) -> list[Node]:
         """Say what a reply without text is waiting for."""
-        changed: list[Node] = []
         if not self._silent and event.iteration >= 0:
-            return changed
+            return []
+        changed: list[Node] = []
         told = {lane.request: _doing(lane) for lane in event.lanes if lane.request in self._silent}
         if event.iteration < 0:  # of a server, which does not tell where a request waits
             told = {wait.request: wait.reason for wait in event.waits}

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from ...engine.protocol import Event, Inspect, Ready, TextDelta
+from ...engine.protocol import Event, Inspect, Ready, Step, TextDelta
 from ..actions import ACTIONS, GROUPS
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
@@ -159,6 +159,9 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
     # ----------------------------------------------------------------------------------------- painting
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
+        if isinstance(event, Step):  # with every token: nothing below is about it
+            self.changed(changed)
+            return
         self.tell_engine(event)
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
@@ -178,13 +181,14 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.changed(changed)
 
     def changed(self, nodes: list[Node]) -> None:
-        self._dirty.update((id(node), node) for node in nodes)
+        for node in nodes:
+            self._dirty[id(node)] = node
         self._due = TURNS
-        self._wait_for_paint()
+        if self._next is None:
+            self._wait_for_paint()
 
     def _wait_for_paint(self) -> None:
-        if self._next is None:
-            self._next = self.set_timer(self._pace.left(), self._paint)
+        self._next = self.set_timer(self._pace.left(), self._paint)
 
     def _paint(self) -> None:
         self._next = None
@@ -209,7 +213,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
                 self._expired_ns = now
                 self.changed([])
         self._pace.pause()
-        if self._due > 0:
+        if self._due > 0 and self._next is None:
             self._wait_for_paint()
 
     def path_changed(self) -> None:

@@ -13,7 +13,7 @@ from .limits import Limits
 from .timing import percentile
 
 
-class LaneCell(msgspec.Struct, frozen=True):
+class LaneCell(msgspec.Struct, frozen=True, gc=False):
     """One lane in one iteration."""
 
     lane: int
@@ -26,7 +26,7 @@ class LaneCell(msgspec.Struct, frozen=True):
     useful: bool  # it brought its sequence further
 
 
-class IterationRecord(msgspec.Struct, frozen=True):
+class IterationRecord(msgspec.Struct, frozen=True, gc=False):
     """One iteration without the pages and candidates of its step event. Durations in nanoseconds."""
 
     iteration: int
@@ -111,17 +111,19 @@ class LaneHistory:
     def add(self, step: Step) -> None:
         """Take one step event."""
         cells = tuple(
-            LaneCell(
-                lane=lane.lane,
-                request=lane.request,
-                sample=lane.sample,
-                phase=lane.phase,
-                start=lane.start,
-                count=lane.count,
-                admitted=lane.admitted,
-                useful=is_useful(lane.phase, lane.reuse_needs),
-            )
-            for lane in step.lanes[:1024]
+            [
+                LaneCell(
+                    lane=lane.lane,
+                    request=lane.request,
+                    sample=lane.sample,
+                    phase=lane.phase,
+                    start=lane.start,
+                    count=lane.count,
+                    admitted=lane.admitted,
+                    useful=is_useful(lane.phase, lane.reuse_needs),
+                )
+                for lane in step.lanes[:1024]
+            ]
         )
         self.records.append(
             IterationRecord(
@@ -139,13 +141,15 @@ class LaneHistory:
                 spared=step.spared,
                 tokens=len(step.sampled),
                 merged=step.merged,
-                useful_steps=sum(cell.useful for cell in cells),
+                useful_steps=sum([cell.useful for cell in cells]),
                 ahead=step.ahead,
             )
         )
         self.waits = step.waits
         self.merged += step.merged
-        self.lanes_seen = max(self.lanes_seen, *(min(cell.lane, 1023) + 1 for cell in cells), 0)
+        for cell in cells:
+            if cell.lane >= self.lanes_seen:
+                self.lanes_seen = min(cell.lane, 1023) + 1
         self.version += 1
 
     def finished(self, record: FinishRecord) -> None:

@@ -10,6 +10,7 @@ from ...engine.protocol import ModelCard, PageChange, PageDetail, PoolTotals
 from .limits import Limits
 
 FLASH_NS = 1_000_000_000
+UNTOLD = PoolTotals()
 
 
 class Flash(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class PoolState:
         """Take the page changes and totals of one step."""
         if not changes and totals == self.totals:
             return
-        known = totals != PoolTotals()
+        known = totals != UNTOLD
         bound = self.size or self._limits.pages
         for change in changes:
             if not 0 <= change.page < bound or (
