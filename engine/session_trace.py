@@ -1,8 +1,8 @@
 """The trace of a session that nobody asked to record: kept packed in memory until it is wanted on disk. No torch.
 
-The file is the one that `trace.py` describes. So the screen can always save what it has just shown. Spelling and packing
-cost more than all the rest of taking a message in, so they wait for the end of a reply, when nobody computes, or until
-many messages wait.
+The file is the one that `trace.py` describes. So the screen can always save what it has just shown. Spelling and
+packing cost more than all the rest of taking a message in, so they wait for the end of a reply, when nobody computes,
+or until many messages wait.
 """
 
 from __future__ import annotations

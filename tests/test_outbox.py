@@ -280,7 +280,7 @@ def test_a_text_after_a_pause_is_told_alone_with_its_own_time():
     assert outbox.take() == [said(4), said(6, "xx")]
 
 
-@pytest.mark.parametrize("between", [Finished("b", 0, "end"), Failed("f"), LoadProgress("weights"), Rejected("c", "no")])
+@pytest.mark.parametrize("between", [Finished("b", 0, "end"), Failed("f"), LoadProgress("x"), Rejected("c", "no")])
 def test_texts_are_joined_across_nothing_that_has_its_place(between):
     outbox = Outbox()
     outbox.put(said(0))

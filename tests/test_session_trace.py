@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from cutaway.engine import places, trace
+from cutaway.engine import places, session_trace, trace
 from cutaway.engine.errors import TraceError
 from cutaway.engine.protocol import Configure, Load, Submit, TextDelta, Welcome
 from cutaway.engine.session_trace import Remembering, SessionTrace
+from cutaway.engine.trace_lines import Timed, as_lines
 from cutaway.tui.app import CutawayApp
 from cutaway.tui.panels import Panel
 from cutaway.tui.playback import Playback
@@ -143,3 +145,17 @@ def test_a_folder_that_can_not_be_written_is_told_and_leaves_nothing(tmp_path: P
     (tmp_path / "file").write_text("")
     with pytest.raises(TraceError, match="CUTAWAY_STATE_DIR"):
         SessionTrace().save(tmp_path / "file" / "x.trace")
+
+
+def test_messages_of_a_reply_without_end_are_spelled_before_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[int] = []
+
+    def spelled(messages: Sequence[Timed]) -> bytes:
+        waiting.append(len(messages))
+        return as_lines(messages)
+
+    monkeypatch.setattr(session_trace, "as_lines", spelled)
+    kept = SessionTrace()
+    for n in range(2 * session_trace.UNSPELLED):
+        kept.write(TextDelta("a", 0, "x", n, n))
+    assert sum(waiting) == 2 * session_trace.UNSPELLED

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import string
+from collections.abc import Iterator
 
 import msgspec
 import pytest
-from cutaway.engine import wire
+from cutaway.engine import events, step_events, wire
 from cutaway.engine.errors import ProtocolError
 from cutaway.engine.protocol import (
     Candidate,
@@ -23,6 +24,7 @@ from cutaway.engine.protocol import (
     Submit,
     TextDelta,
 )
+from cutaway.tui.state.lanes import IterationRecord, LaneCell
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +129,33 @@ def test_payloads_are_read_from_a_descriptor_until_its_end():
         assert [wire.decode_command(p) for p in wire.read_payloads(source, size=3)] == [Hello(), Shutdown()]
     finally:
         os.close(source)
+
+
+def held_by(kind: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
+    """Every type within a type, itself included, but for what stands in a struct of ours."""
+    yield kind
+    if isinstance(kind, msgspec.inspect.VarTupleType):
+        yield from held_by(kind.item_type)
+    elif isinstance(kind, msgspec.inspect.TupleType):
+        for item in kind.item_types:
+            yield from held_by(item)
+    elif isinstance(kind, msgspec.inspect.UnionType):
+        for item in kind.types:
+            yield from held_by(item)
+
+
+def test_what_no_garbage_is_looked_for_in_can_be_in_no_cycle():
+    known = [*vars(step_events).values(), *vars(events).values(), IterationRecord, LaneCell]
+    kinds = {kind for kind in known if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
+    unseen = {kind for kind in kinds if not kind.__struct_config__.gc}
+    assert {Step, Sampled, Candidate, TextDelta} <= unseen
+    inside = msgspec.inspect
+    plain = (
+        inside.IntType, inside.FloatType, inside.StrType, inside.BytesType, inside.BoolType, inside.NoneType,
+        inside.LiteralType, inside.TupleType, inside.VarTupleType, inside.UnionType,
+    )  # fmt: skip
+    for kind in unseen:
+        assert kind.__struct_config__.frozen
+        for field in inside.type_info(kind).fields:
+            for held in held_by(field.type):
+                assert isinstance(held, plain) or (isinstance(held, inside.StructType) and held.cls in unseen), field
