@@ -162,11 +162,21 @@ async def test_a_rejected_request_says_why_and_can_be_tried_again() -> None:
         await run.shows("r tries again")
 
 
-async def test_what_happens_at_the_limit_is_said_before_it_happens() -> None:
-    async with running(size=(120, 30), load=Load(model="scripted", window=20)) as run:
+@pytest.mark.parametrize("size", [(120, 30), (80, 24), (160, 48)])
+async def test_what_happens_at_the_limit_is_said_before_it_happens_and_whole(size: tuple[int, int]) -> None:
+    async with running(size=size, load=Load(model="scripted", window=20)) as run:
         await run.ask("count 15")
         await run.shows("of the window is full. At 20 tokens")
+        await run.shows("stay here.")
         await run.shows("▲ctx 17/20")
+
+
+async def test_the_first_paint_of_a_buffered_reply_is_told_though_nothing_comes_after() -> None:
+    async with running(size=(160, 48)) as run:
+        await run.outside("d")
+        await run.shows("▤ buffered")
+        await run.ask("count 5")
+        await run.until(lambda: any(" ▲ " in row and "ms ■" in row for row in run.frame()), "its times")
 
 
 async def test_the_death_of_the_engine_keeps_what_was_said_and_r_starts_it_again() -> None:

@@ -132,9 +132,11 @@ def test_events_of_a_request_that_was_replaced_change_nothing() -> None:
 
 def test_messages_left_out_of_the_window_are_told() -> None:
     exchange, _, node, request = asked()
-    exchange.apply(PromptRendered(request, "", (), 0, 0, 0, 0, 64, left_out=(1, 2), repairs=("system was folded",)))
+    notes = ("2 older messages are outside the window of 64 tokens.",)
+    told = PromptRendered(request, "", (), 0, 0, 0, 0, 64, left_out=(1, 2), repairs=("system was folded",), notes=notes)
+    exchange.apply(told)
     assert node.reply is not None
-    assert node.reply.note == "system was folded; 2 oldest messages left out: the window is full"
+    assert node.reply.note == "system was folded; 2 older messages are outside the window of 64 tokens"
 
 
 def test_tokens_and_characters_find_each_other_across_split_characters() -> None:

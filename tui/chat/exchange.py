@@ -223,11 +223,7 @@ class Exchange:
         if (live := self._live(event.request, 0)) is None:
             return []
         node, reply = live
-        notes = list(event.repairs + event.notes)
-        if event.left_out:
-            many = len(event.left_out)
-            notes.append(f"{many} oldest message{'s' if many > 1 else ''} left out: the window is full")
-        reply.note = "; ".join(notes)
+        reply.note = "; ".join(note.rstrip(".") for note in event.repairs + event.notes)
         reply.prompt_tokens = len(event.tokens)
         if self._card is not None:
             reply.model, reply.identity = self._card.name, self._card.identity

@@ -51,9 +51,9 @@ class LifecycleStrip(Panel, can_focus=False):
         shown = stages(found.request, found.sample, self.state.remote)
         ttft = ttft_ns(found.request, found.sample)
         paused = "‖ paused" if self.state.switches.paused else ""
-        end = f"{paused}  TTFT {duration(ttft)}".lstrip() if ttft is not None else paused
+        told = f"{paused}  TTFT {duration(ttft)}".lstrip() if ttft is not None else paused
         # The stages' own times come before the TTFT, which the timeline tells as well.
-        for form, end in ((_full, end), (_timed, end), (_timed, paused), (_short, end), (_marks, end)):
+        for form, end in ((_full, told), (_timed, told), (_timed, paused), (_short, told), (_marks, told)):
             line = form(shown)
             if line.width + (len(end) + 2 if end and form is not _marks else 0) <= width:
                 break

@@ -203,7 +203,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self._tell()
         if any(node.text for node in nodes):
             requests = [node.reply.request for node in nodes if node.reply is not None and node.text]
-            self.call_after_refresh(self.session.painted, requests)
+            self.call_after_refresh(self._painted, requests)
         pool = self.session.state.pool
         if pool.flashes:
             # In a recording that is held the time stands still, and nothing goes out.
@@ -216,6 +216,12 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         if self._due > 0 and self._next is None:
             self._wait_for_paint()
 
+    def _painted(self, requests: list[str]) -> None:
+        before = self.session.state.version
+        self.session.painted(requests)
+        if self.session.state.version != before:  # a first paint, which the timeline tells: it may be the last news
+            self.changed([])
+
     def path_changed(self) -> None:
         self.view.rebuild()
         chats = self.session.store.all()
@@ -226,9 +232,8 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.changed([])
 
     def _tell(self) -> None:
-        """What Enter will do on the composer's border; below the messages, what is wrong or how to begin."""
-        usual = composing(self.keymap, self.focused is self.composer, self.session.generating)
-        text = self.session.meter.warning() or usual
+        """On the composer's border what Enter will do; below the messages what is or will be wrong, or how to begin."""
+        text = composing(self.keymap, self.focused is self.composer, self.session.generating)
         if text != self._told:
             self._told = text
             self.composer.border_subtitle = Content(printable(text).replace("\n", " "))

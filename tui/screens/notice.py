@@ -10,7 +10,7 @@ from .topbar import compiling_s, progress
 
 
 def notice(session: Session, keys: Keymap) -> list[tuple[str, str]]:
-    """Paragraphs and their styles: what is wrong, what is being loaded, or how to begin."""
+    """Paragraphs and their styles: what is wrong or soon will be, what is being loaded, or how to begin."""
     if session.trouble is not None:
         sentence = " ".join(part for part in session.trouble if part)
         return [(f"✗ {sentence}", "state-failed"), (starts_again(keys), "dim")]
@@ -39,6 +39,7 @@ def notice(session: Session, keys: Keymap) -> list[tuple[str, str]]:
         begun = session.conversation.root.children
         return [(f"{told}: once on this machine", "state-busy"), *([] if begun else [("", ""), *greeting(keys)])]
     if session.conversation.root.children:
-        return []
+        limit = session.meter.warning()
+        return [(f"▲ {limit}", "state-busy")] if limit else []
     about = [(card.attention_note, "dim"), ("", "")] if session.state.remote else []
     return [*about, *greeting(keys)]
