@@ -72,6 +72,35 @@ async def test_both_policies_stand_side_by_side_with_their_finish_times():
     assert ["last", "21", "ms", "51", "ms"] in rows
 
 
+async def test_pages_that_one_policy_found_cached_are_told_beside_its_times_and_the_sums_come_first():
+    story = Story().begin()
+    for policy, cached in (("continuous", 0), ("static", 6)):
+        submitted = story.now
+        story.ask(policy, PIECES, label="short")
+        story.step([story.lane(0, policy, "decode", 9, 1, cached=cached)], policy=policy)  # type: ignore[arg-type]
+        story.finish(policy, submitted=submitted)
+    async with hosted(LanesPanel, told(story.events), size=(80, 20)) as (app, _):
+        rows = [row.split()[:2] for row in app.rows()]
+        assert ["≡", "spared", "0", "6"] in [row.split() for row in app.rows()]
+        assert "the prefix cache spared one of them more" in "\n".join(app.rows())
+    assert rows.index(["p50", "11"]) < rows.index(["last", "11"]) < rows.index(["short", "11"])
+
+
+async def test_traffic_of_ones_own_is_shown_before_it_ran_under_the_other_policy():
+    story = Story().begin()
+    for policy, label in (("continuous", "built in"), ("static", "built in"), ("static", "line 1")):
+        submitted = story.now
+        request = f"{policy}-{label}"
+        story.ask(request, PIECES, label=label)
+        story.step([story.lane(0, request, "decode", 9, 1)], policy=policy)  # type: ignore[arg-type]
+        story.finish(request, submitted=submitted)
+    async with hosted(LanesPanel, told(story.events), size=(80, 20)) as (app, _):
+        rows = [row.split() for row in app.rows()]
+    assert ["line", "1", "—", "11", "ms"] in rows
+    assert ["built", "in", "11", "ms", "11", "ms"] in rows
+    assert any(row[:4] == ["run", "the", "same", "traffic"] for row in rows)
+
+
 async def test_one_policy_alone_says_how_to_compare():
     story = Story().begin().ask("r", PIECES)
     story.step([story.lane(0, "r", "decode", 9, 1)]).finish("r", submitted=1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from ...engine.protocol import Phase, Wait
-from ..state import FinishRecord, IterationRecord, LaneCell
+from ..state import FinishRecord, IterationRecord, LaneCell, LaneHistory
 from .glyphs import shade
 from .line import Line, spread, wrap
 from .panel import Panel
@@ -20,6 +21,7 @@ IDLE = "·"
 LEGEND = ("░▒▓█ prefill, by chunk size", "▪ decode", "↻ recompute", "× padding", "· idle", "A enters")
 MOST_WAITS = 3
 MOST_ROWS = 8  # of the comparison
+SPARED = "≡ spared"
 
 
 class LanesPanel(Panel):
@@ -135,13 +137,16 @@ class LanesPanel(Panel):
         return rows
 
     def _comparison(self, width: int) -> list[Line]:
-        """Finish times under both policies; the rows that both have come first."""
+        """Finish times under both policies, in sum and one by one."""
         history = self.state.lanes
         table = history.compare()
         if not table:
             return []
         both = [row for row in table if row[1] and row[2]]
-        shown = (both or table)[:MOST_ROWS]
+        # Traffic that ran under one policy since: it is shown before what was compared earlier.
+        since = itertools.takewhile(lambda row: not (row[1] and row[2]), table)
+        alone = [row for row in since if any(record and record.label != record.request for record in row[1:])]
+        shown = ([*alone, *both] if both else table)[:MOST_ROWS]
         first = max(6, min(16, width - 24))
         rows = [
             Line()
@@ -149,23 +154,16 @@ class LanesPanel(Panel):
             .fit("continuous", 12, "dim", right=True)
             .fit("static", 12, "dim", right=True)
         ]
+        sums = _sums(history, [record for row in both for record in row[1:] if record])
+        for name, *values in sums:
+            line = Line().fit(name, first, "strong")
+            rows.append(line.fit(values[0], 12, "strong", right=True).fit(values[1], 12, "strong", right=True))
         for label, continuous, static in reversed(shown):
             rows.append(Line().fit(label, first).add(_time(continuous)).add(_time(static)))
-        if both:
-            chosen = [record for row in both for record in row[1:] if record]
-            a, b = history.summary("continuous", chosen), history.summary("static", chosen)
-            if a and b:
-                for name, left, right in (("p50", a.p50_ns, b.p50_ns), ("last", a.last_ns, b.last_ns)):
-                    rows.append(
-                        Line()
-                        .fit(name, first, "strong")
-                        .fit(duration(left), 12, "strong", right=True)
-                        .fit(duration(right), 12, "strong", right=True)
-                    )
-        else:
-            rows += [
-                Line(part, "dim") for part in wrap("run the same traffic under the other policy to compare", width)
-            ]
+        if alone or not both:
+            rows += _note("run the same traffic under the other policy to compare", width)
+        if any(name == SPARED for name, *_ in sums):
+            rows += _note("the prefix cache spared one of them more: ⌫ cache before each compares them alike", width)
         return rows
 
     def pinned(self, width: int, height: int) -> list[Line]:
@@ -217,6 +215,19 @@ class LanesPanel(Panel):
                 target = order[0] if at is None else order[min(max(0, at + by), len(order) - 1)]
                 self.selection.select_request(newest[target].request, newest[target].sample)
                 self.selected()
+
+
+def _sums(history: LaneHistory, records: list[FinishRecord]) -> list[tuple[str, str, str]]:
+    """(what, continuous, static) of the same work; tokens that the prefix cache spared only where they differ."""
+    a, b = history.summary("continuous", records), history.summary("static", records)
+    if a is None or b is None:
+        return []
+    told = [("p50", duration(a.p50_ns), duration(b.p50_ns)), ("last", duration(a.last_ns), duration(b.last_ns))]
+    return told if a.cached == b.cached else [*told, (SPARED, count(a.cached), count(b.cached))]
+
+
+def _note(sentence: str, width: int) -> list[Line]:
+    return [Line(part, "dim") for part in wrap(sentence, width)]
 
 
 def _time(record: FinishRecord | None) -> str:

@@ -278,9 +278,9 @@ class EngineState:
             policy=newest.policy if newest else self.switches.policy,
             prompt=len(request.prompt),
             generated=sample.generated,
-            waited_ns=max(0, sample.scheduled_ns - began) if sample.scheduled_ns else 0,
             total_ns=max(0, sample.finished_ns - began),
             finished_ns=sample.finished_ns,
+            cached=sample.cached,
         )
 
     def _show(self, request: RequestState, sample: SampleState) -> None:

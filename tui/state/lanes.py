@@ -62,9 +62,9 @@ class FinishRecord(msgspec.Struct, frozen=True):
     policy: Policy
     prompt: int  # tokens
     generated: int  # tokens
-    waited_ns: int  # duration: submission to first iteration
     total_ns: int  # duration: submission to end
     finished_ns: int
+    cached: int = 0  # tokens of the prompt that the prefix cache spared
 
 
 class PolicySummary(msgspec.Struct, frozen=True):
@@ -75,6 +75,7 @@ class PolicySummary(msgspec.Struct, frozen=True):
     p50_ns: int
     p95_ns: int
     last_ns: int
+    cached: int  # tokens of the prompts that the prefix cache spared
 
 
 def is_useful(phase: Phase, reuse_needs: int) -> bool:
@@ -183,7 +184,9 @@ class LaneHistory:
     def summary(self, policy: Policy, records: Sequence[FinishRecord] | None = None) -> PolicySummary | None:
         """Finish times under a policy, of the given records or of all; None: nothing finished under it."""
         chosen = self.finishes if records is None else records
-        times = [record.total_ns for record in chosen if record.policy == policy]
-        if not times:
+        under = [record for record in chosen if record.policy == policy]
+        if not under:
             return None
-        return PolicySummary(policy, len(times), int(percentile(times, 50)), int(percentile(times, 95)), max(times))
+        times = [record.total_ns for record in under]
+        p50, p95 = int(percentile(times, 50)), int(percentile(times, 95))
+        return PolicySummary(policy, len(times), p50, p95, max(times), sum(record.cached for record in under))
