@@ -144,7 +144,9 @@ async def test_the_key_list_is_made_from_the_bindings() -> None:
         for action in ACTIONS:
             if action.keys or action.letters:
                 assert action.title in told
-        assert "Ctrl+J" in told
+        assert "Ctrl+J Alt+Enter Shift+Enter\n" in told
+        rows = [line for line in told.splitlines() if line.startswith("  ") and not line.endswith("Shift+Enter")]
+        assert {row[24] for row in rows} == {" "}
         assert "Enter" in told
 
 
@@ -277,13 +279,38 @@ async def test_traffic_fills_the_lanes_and_can_be_stopped(tmp_path) -> None:
         await run.main.run_action("traffic_file")
         await run.until(lambda: isinstance(run.app.screen, ValueDialog))
         await run.pilot.press(*"missing", "enter")
-        await run.shows("The traffic file missing can't be read")
+        await run.shows("The traffic file missing can't be read: No such file or directory.")
         run.app.screen.query_one("#value").value = "~nobody-at-all/prompts.txt"
         await run.pilot.press("enter")
         await run.shows("The traffic file ~nobody-at-all/prompts.txt can't be read")
         run.app.screen.query_one("#value").value = str(file)
         await run.pilot.press("enter")
         await run.until(lambda: len([c for c in run.engine.sent if isinstance(c, Submit)]) == 10)
+
+
+async def test_the_control_that_enter_would_use_is_marked_while_the_controls_have_the_focus() -> None:
+    async with running(size=(160, 40)) as run:
+        controls = run.main.controls
+
+        def marked() -> list[str]:
+            return [text for line in controls._painted[1] for text, style in line.parts if style == "cursor"]
+
+        await run.settle()
+        await run.outside("f8")
+        await run.until(lambda: controls.has_focus)
+        assert marked() == ["T 0.70"]
+        await run.pilot.press("escape")
+        await run.until(lambda: not controls.has_focus)
+        assert marked() == []
+
+
+async def test_what_is_told_in_passing_is_not_told_again_below_itself() -> None:
+    async with running() as run:
+        await run.ask("count 2")
+        await run.outside("right", "right", "right")
+        await run.shows("No branch on that side.")
+        await run.pilot.pause()
+        assert run.text().count("No branch on that side.") == 1
 
 
 async def test_the_cache_can_be_cleared() -> None:

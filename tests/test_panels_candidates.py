@@ -69,11 +69,20 @@ async def test_the_live_step_follows_the_newest_token():
         assert "live" in app.borders()
 
 
+async def test_with_the_focus_it_says_what_can_be_done():
+    state, selection = told(conversation().events), Selection()
+    async with hosted(CandidatesPanel, state, selection, (51, 16)) as (app, pilot):
+        assert "next token · Enter forks · [ ] change T" in app.borders()
+        app.set_focus(None)
+        await pilot.pause()
+        assert "change T" not in app.borders()
+
+
 async def test_another_temperature_is_marked_as_derived_and_equals_a_softmax():
     async with hosted(CandidatesPanel, *chosen(), (100, 20)) as (app, pilot):
         await pilot.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
         assert app.panel.what_if == 1.0
-        assert "derived" in app.borders()
+        assert "derived · ⌫ as drawn" in app.borders()
         for at, row in enumerate(app.rows()[2:7]):
             assert figures(row)[0] == pytest.approx(softmax(LOGITS)[at] * 100, abs=0.051)
         await pilot.press("backspace")

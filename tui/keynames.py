@@ -83,7 +83,7 @@ def display(key: str) -> str:
     *modifiers, base = key.split("+")
     shown = _NAMED.get(base) or _FUNCTION.get(base) or _character(base) or base
     if modifiers:
-        return "+".join([*(modifier.title() for modifier in modifiers), shown.upper()])
+        return "+".join([*(modifier.title() for modifier in modifiers), shown.upper() if len(shown) == 1 else shown])
     return shown
 
 

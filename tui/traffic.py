@@ -43,8 +43,10 @@ def read_prompts(path: Path) -> list[str]:
         if path.stat().st_size > FILE_LIMIT:
             raise TrafficError(f"The traffic file {path} has more than {FILE_LIMIT:,} bytes.", "Give a smaller one.")
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise TrafficError(f"The traffic file {path} can't be read: {error}.") from None
+    except UnicodeError:
+        raise TrafficError(f"The traffic file {path} can't be read: it is no UTF-8 text.") from None
+    except OSError as error:
+        raise TrafficError(f"The traffic file {path} can't be read: {error.strerror or error}.") from None
     text = text.replace("\r\n", "\n").strip("\n")
     parts = text.split("\n\n") if "\n\n" in text else text.split("\n")
     prompts = [part.strip() for part in parts if part.strip()]

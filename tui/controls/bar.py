@@ -113,10 +113,9 @@ class ControlsBar(Panel):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.draw(max(1, width), 1))
 
-    def on_focus(self) -> None:
-        self.repaint()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        # Not in on_focus and on_blur: they come before the focus is said to be here, or gone.
+        super().watch_has_focus(has_focus)
         self.repaint()
 
     # ------------------------------------------------------------------------------------------------- using

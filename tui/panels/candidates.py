@@ -127,8 +127,12 @@ class CandidatesPanel(Panel):
 
     def titles(self) -> tuple[str, str]:
         found = self._found
+        title = self.TITLE
+        if self.has_focus:
+            forks = "" if self.state.lacks("fork") else " · Enter forks"
+            title += f"{forks} · [ ] change T"
         if self.what_if is not None:
-            return self.TITLE, f"what if T {self.what_if:.2f} · derived"
+            return title, f"what if T {self.what_if:.2f} · derived · ⌫ as drawn"
         if found.request is None:
             return self.TITLE, ""
         settings = found.request.settings
@@ -140,14 +144,13 @@ class CandidatesPanel(Panel):
         if settings.min_p:
             parts.append(f"min-p {settings.min_p:g}")
         parts.append("live" if self.selection.follow_live else "past token")
-        return self.TITLE, " · ".join(parts)
+        return title, " · ".join(parts)
 
     # ------------------------------------------------------------------------------------------------- choosing
 
-    def on_focus(self) -> None:
-        self.repaint()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        # Not in on_blur, which comes while the focus is still said to be here.
+        super().watch_has_focus(has_focus)
         self.repaint()
 
     def clicked(self, x: int, y: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
@@ -26,6 +27,7 @@ class MainBase(Screen[None]):
         super().__init__()
         self.session = session
         self._appeared = False
+        self._said = "", 0.0  # told last, and until when it is shown
         self.keymap = STANDARD
 
     @property
@@ -39,7 +41,11 @@ class MainBase(Screen[None]):
     def say(
         self, text: str, severity: Literal["information", "warning", "error"] = "information", seconds: float = 6
     ) -> None:
-        """Tell the reader something in passing."""
+        """Tell the reader something in passing; what is told already is not told again below itself."""
+        now = time.monotonic()
+        if self._said[0] == text and now < self._said[1]:
+            return
+        self._said = text, now + seconds
         self.notify(printable(text), severity=severity, markup=False, timeout=seconds)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:

@@ -38,10 +38,13 @@ def _name(binding: Binding) -> str:
 
 def _row(keys: str, what: str, width: int) -> str:
     """One line of the list, and those below it where it is wrapped: these begin where its words do."""
+    above = ""
+    if len(keys) > KEY_WIDTH:  # they have a line of their own
+        above, keys = f"  {keys}\n", ""
     begin = f"  {keys:<{KEY_WIDTH}} "
     if width < 2 * len(begin):
-        return f"{begin}{what}\n"
-    return textwrap.fill(what, width, initial_indent=begin, subsequent_indent=" " * (KEY_WIDTH + 3)) + "\n"
+        return f"{above}{begin}{what}\n"
+    return above + textwrap.fill(what, width, initial_indent=begin, subsequent_indent=" " * (KEY_WIDTH + 3)) + "\n"
 
 
 class KeysScreen(Dialog[None]):
