@@ -6,7 +6,10 @@ from typing import Any
 
 import pyte
 import pytest
+from cutaway.tui.framed import Part
 from cutaway.tui.panels import TokenRow
+from cutaway.tui.scrolling import LineView
+from rich.segment import Segment
 from textual._compositor import CompositorUpdate
 from textual.geometry import Region
 
@@ -83,3 +86,19 @@ async def test_what_stands_on_the_terminal_is_not_written_again() -> None:
         await run.until(lambda: not screen._dirty_widgets, "the painting")
         fox = [text for text in written.updates[before:] if "story" in text]
         assert not fox
+
+
+async def test_the_parts_of_a_row_that_are_in_sight_are_cut_as_the_whole_row_would_be() -> None:
+    async with running((160, 48)) as run:
+        await run.ask("tell me a long story about a fox " * 8)
+        await run.settle()
+        for view in run.main.query(LineView):
+            size = view.region.size
+            whole = view.render_lines(size.region)
+            spans = [(0, size.width), (0, size.width - 2), (size.width - 1, size.width), (1, size.width - 1), (2, 7)]
+            for left, right in [span for span in spans if 0 <= span[0] < span[1]]:
+                for _ in range(2):  # made, and kept
+                    parts = [Part(row, left, right) for row in range(size.height)]
+                    for strip, row in zip(view.cut(size, parts), whole, strict=True):
+                        wanted = row.crop(left, right)
+                        assert list(Segment.simplify(strip)) == list(Segment.simplify(wanted)), view

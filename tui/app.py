@@ -156,7 +156,8 @@ class CutawayApp(App[None]):
             self.main.open_store()
         # What was imported stays: leave it out of every later collection.
         gc.freeze()
-        gc.set_threshold(10_000, 20, 20)  # what a reply brings stays: looking through it early is for nothing
+        # What a reply brings stays: looking through it early is for nothing, and later the screen sees to it.
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
     async def on_event(self, event: events.Event) -> None:

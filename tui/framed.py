@@ -1,24 +1,35 @@
 """Lines in their frame, put together from parts that are made once.
 
-Textual works the border, its colours and the padding out again for every line that it draws.
+Textual works the border, its colours and the padding out again for every line that it draws, and cuts the columns out
+that nothing hides. `cut` puts those together that are wanted, which are most often all but the scroll bar's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.segment import Segment
 from textual._styles_cache import StylesCache
-from textual.geometry import Size, Spacing
+from textual.geometry import Region, Size, Spacing
 from textual.strip import Strip
 
 if TYPE_CHECKING:
     from textual.color import Color
     from textual.css.styles import StylesBase
+    from textual.filter import LineFilter
+    from textual.widget import Widget
 
 KEPT = 1024  # framed lines
 Frame = tuple[list[Segment], list[Segment]]  # left and right of a line
+
+
+class Part(NamedTuple):
+    """Columns [left, right) of a row, all counted from the widget's corner, the border included."""
+
+    row: int
+    left: int
+    right: int
 
 
 class FramedLines(StylesCache):
@@ -29,6 +40,9 @@ class FramedLines(StylesCache):
         self._frame_for: object = None
         self._frame: Frame | None = None
         self._framed: dict[int, tuple[Strip, Strip]] = {}  # by the identity of the strip: itself, and framed
+        self._begun: dict[int, tuple[Strip, Strip]] = {}  # the same: itself, and with what stands beside it, filtered
+        self._ends: dict[tuple[int, int], Strip] = {}  # columns of what stands right of a line, filtered
+        self._filters: list[LineFilter] = []
 
     def clear(self) -> None:
         super().clear()
@@ -61,6 +75,8 @@ class FramedLines(StylesCache):
         if frame_for != self._frame_for:
             self._frame_for, self._frame = frame_for, _frame(framed, content_size.width)
             self._framed.clear()
+            self._begun.clear()
+            self._ends.clear()
         if self._frame is None:
             return framed(render_content_line)
         line = render_content_line(y - top)
@@ -74,6 +90,64 @@ class FramedLines(StylesCache):
                 self._framed.clear()
             self._framed[id(line)] = known
         return known[1]
+
+    def cut(self, widget: Widget, size: Size, parts: Iterable[Part]) -> list[Strip]:
+        """Parts of the rows of `widget`, whose size this is, as its `render_lines` would give them."""
+        filters, (base, background) = list(widget.get_line_filters()), widget.background_colors
+        top, right, bottom, left = widget.styles.gutter
+        content = size.width - left - right
+        if filters != self._filters:
+            self._filters = filters
+            self._begun.clear()
+            self._ends.clear()
+        frame_for = (size.width, content, base, background)
+        linked = "@click" in widget.hover_style.meta  # what is below the mouse is lit up, which is Textual's to do
+        strips: list[Strip] = []
+        for part in parts:
+            strip = None
+            framed = self._frame is not None and self._frame_for == frame_for and not linked
+            if framed and top <= part.row < size.height - bottom:
+                if part.left >= left + content:
+                    strip = self._beside(part, left + content, background)
+                else:
+                    line = widget.render_line(part.row - top)
+                    strip = self._begin(part, line, size, left, left + content, background)
+            if strip is None:
+                (strip,) = widget.render_lines(Region(0, part.row, size.width, 1))
+                if (part.left, part.right) != (0, size.width):
+                    strip = strip.crop(part.left, part.right)
+            strips.append(strip)
+        return strips
+
+    def _begin(self, part: Part, line: Strip, size: Size, left: int, end: int, background: Color) -> Strip | None:
+        """A line with what stands left of it, and right of it where it ends there; None where more is wanted."""
+        frame, width = self._frame, left + line.cell_length
+        if frame is None or width > end or (width < end and part.right > width):
+            return None
+        known = self._begun.get(id(line))
+        if known is None:
+            segments = [*frame[0], *line, *frame[1]] if width == end else [*frame[0], *line]
+            known = line, self._filtered(segments, size.width if width == end else width, background)
+            if len(self._begun) >= KEPT:
+                self._begun.clear()
+            self._begun[id(line)] = known
+        strip = known[1]
+        return strip if (part.left, part.right) == (0, strip.cell_length) else strip.crop(part.left, part.right)
+
+    def _beside(self, part: Part, end: int, background: Color) -> Strip | None:
+        """What stands right of a line that ends there."""
+        if self._frame is None:
+            return None
+        columns = part.left - end, part.right - end
+        if columns not in self._ends:
+            width = sum([segment.cell_length for segment in self._frame[1]])
+            self._ends[columns] = self._filtered(self._frame[1], width, background).crop(*columns)
+        return self._ends[columns]
+
+    def _filtered(self, segments: list[Segment], width: int, background: Color) -> Strip:
+        for line_filter in self._filters:
+            segments = line_filter.apply(segments, background)
+        return Strip(segments, width)
 
 
 def _frame(framed: Callable[[Callable[[int], Strip]], Strip], width: int) -> Frame | None:

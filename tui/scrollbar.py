@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 
@@ -17,6 +17,10 @@ class RowScrollBar(ScrollBar):
 
     _drawn: Hashable = None
     _strips: list[Strip] = []
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        # It holds nothing that would have to be laid out once more, which Textual does whenever a bar comes.
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         bar = self.render()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
+from textual.strip import Strip
 
-from .framed import FramedLines
+from .framed import FramedLines, Part
 from .scrollbar import RowScrollBar
 
 
@@ -15,7 +18,11 @@ class LineView(ScrollView):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._styles_cache = FramedLines()
+        self._styles_cache = self._lines_framed = FramedLines()
+
+    def cut(self, size: Size, parts: Iterable[Part]) -> list[Strip]:
+        """Parts of its rows, as `render_lines` would give them; `size` is its own."""
+        return self._lines_framed.cut(self, size, parts)
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:

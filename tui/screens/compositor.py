@@ -8,7 +8,7 @@ those lines are asked for, and what stands on the terminal already is not writte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -17,6 +17,9 @@ from rich.segment import Segment
 from textual._compositor import Compositor, CompositorUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
+
+from ..framed import Part
+from ..scrolling import LineView
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -68,13 +71,8 @@ class RowCompositor(Compositor):
         pieces = [
             (y, piece) for y, left, right in self._regions_to_spans(regions) for piece in self._at(y, left, right)
         ]
-        lines = _lines(pieces)
         strips: list[tuple[int, int, Strip]] = []
-        for y, piece in pieces:
-            left, right, widget, _, clip = piece
-            strip = lines[widget][y]
-            if left != clip.x or right != clip.right:
-                strip = strip.crop(left - clip.x, right - clip.x)
+        for y, (left, right, *_), strip in _drawn(pieces):
             if self._shown.get((y, left)) != (right, strip):
                 self._shown[y, left] = right, strip
                 strips.append((left, y, strip))
@@ -110,15 +108,23 @@ class RowCompositor(Compositor):
         return sorted(pieces, key=lambda piece: piece.left)
 
 
-def _lines(pieces: list[tuple[int, Piece]]) -> dict[Widget, dict[int, Strip]]:
-    """The lines of each widget, by screen row, that its pieces need; those between them it has at hand."""
-    rows: dict[Widget, tuple[int, int, Piece]] = {}
+def _drawn(pieces: list[tuple[int, Piece]]) -> Iterator[tuple[int, Piece, Strip]]:
+    """Every piece, by its screen row, and how it looks."""
+    by_widget: dict[Widget, list[tuple[int, Piece]]] = {}
     for y, piece in pieces:
-        first, last, _ = rows.get(piece.widget, (y, y, piece))
-        rows[piece.widget] = min(first, y), max(last, y), piece
-    lines: dict[Widget, dict[int, Strip]] = {}
-    for widget, (first, last, piece) in rows.items():
-        region, clip = piece.region, piece.clip
-        crop = Region(clip.x - region.x, first - region.y, clip.width, last - first + 1)
-        lines[widget] = dict(enumerate(widget.render_lines(crop), first))
-    return lines
+        by_widget.setdefault(piece.widget, []).append((y, piece))
+    for widget, own in by_widget.items():
+        region, clip = own[0][1].region, own[0][1].clip
+        if isinstance(widget, LineView):
+            x = region.x
+            parts = [Part(y - region.y, piece.left - x, piece.right - x) for y, piece in own]
+            for (y, piece), strip in zip(own, widget.cut(region.size, parts), strict=True):
+                yield y, piece, strip
+            continue
+        # The lines between those that are wanted it has at hand.
+        first, last = min([y for y, _ in own]), max([y for y, _ in own])
+        lines = widget.render_lines(Region(clip.x - region.x, first - region.y, clip.width, last - first + 1))
+        for y, piece in own:
+            left, right = piece.left - clip.x, piece.right - clip.x
+            strip = lines[y - first]
+            yield y, piece, strip if (left, right) == (0, clip.width) else strip.crop(left, right)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from functools import partial
+
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -9,7 +12,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from ...engine.protocol import Event, Inspect, Ready, Step, TextDelta
+from ...engine.protocol import Event, Finished, Inspect, Ready, Step, TextDelta
 from ..actions import ACTIONS, GROUPS
 from ..chat.composer import Composer
 from ..chat.drafts import Drafts, History
@@ -44,6 +47,7 @@ from .topbar import TopBar
 
 TOTALS_EVERY = 1.0  # seconds between two looks at a server's totals, while a panel shows them
 TURNS = 2  # paints in which every panel is drawn once
+GARBAGE_AFTER = 0.5  # seconds after the last reply has ended: looked for when nobody computes or waits
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
 _PANELS: dict[str, type[Panel]] = {
     "tokens": TokenRow,
@@ -163,6 +167,8 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             self.changed(changed)
             return
         self.tell_engine(event)
+        if isinstance(event, Finished) and not self.session.exchange.running:
+            self.set_timer(GARBAGE_AFTER, partial(gc.collect, 0))
         if isinstance(event, Ready):
             self.view.speaker = event.card.name
             self.view.redraw_all()
