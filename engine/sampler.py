@@ -20,31 +20,16 @@ from torch import Tensor
 from . import kernels
 from .candidates import CandidateRow, Drawing, candidate_rows
 from .errors import NotANumberError, NoTokenLeftError
-from .guess import Wish
 from .penalties import History, changes_logits, edit
-from .protocol import SamplingSettings
 from .row_random import RowRandom
+from .sample_row import SampleRow, ask_after, ask_before, wish
 from .sampler_filters import Filters, Order
-from .survey import LEADING, Ask, HostSurvey, Look
+from .survey import HostSurvey, Look
 from .survey_device import DeviceSurvey
 from .survey_native import NativeSurvey
 from .transfers import to_device
 
 __all__ = ["CandidateRow", "Draw", "History", "RowRandom", "SampleRow", "Sampler", "Sampling"]
-
-
-@dataclasses.dataclass(slots=True)
-class SampleRow:
-    """One row of logits to draw from. `generated` grows by the caller; its length is the index of the draw."""
-
-    settings: SamplingSettings
-    prompt_ids: Sequence[int]
-    generated: Sequence[int]
-    end_ids: frozenset[int]
-    generator: RowRandom
-    candidates: int = 0  # leading tokens to report; 0: none
-    history: History | None = None  # for penalties; made when needed, and worth keeping from step to step
-    asked: tuple[SamplingSettings, bool, int, Ask] | None = None  # by settings, inspect, candidates; likewise
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -148,11 +133,11 @@ class Sampler:
             tables.append(edit(logits[where], [rows[number] for number in edited]))  # indexing copies
         places = _after(len(rows), edited)
         afters = [place if place >= len(rows) else None for place in places]
-        asks = [_ask_before(row, inspect, after) for row, after in zip(rows, afters, strict=True)]
-        asks += [_ask_after(rows[number], inspect, number) for number in edited]
+        asks = [ask_before(row, inspect, after) for row, after in zip(rows, afters, strict=True)]
+        asks += [ask_after(rows[number], inspect, number) for number in edited]
         if not isinstance(survey, DeviceSurvey):
             return Sampling(tables, rows, edited, inspect, functools.partial(survey.look, tables, asks))
-        wishes = [_wish(row, place, asks[place]) for row, place in zip(rows, places, strict=True)] if guess else []
+        wishes = [wish(row, place, asks[place]) for row, place in zip(rows, places, strict=True)] if guess else []
         surveyed = survey.start(tables, asks, wishes)
         return Sampling(
             tables,
@@ -192,47 +177,6 @@ def _after(rows: int, edited: Sequence[int]) -> list[int]:
     for place, number in enumerate(edited, start=rows):
         places[number] = place
     return places
-
-
-def _wish(row: SampleRow, place: int, ask: Ask) -> Wish:
-    settings = row.settings
-    if settings.temperature == 0.0:
-        return Wish(place)
-    number = row.generator.at(len(row.generated))
-    known = settings.temperature in ask.temperatures
-    column = ask.temperatures.index(settings.temperature) if known else 0
-    return Wish(place, settings.temperature, settings.min_p, settings.top_k, settings.top_p, number, column)
-
-
-def _lead(row: SampleRow, inspect: bool) -> int:
-    """Leading tokens to look at first. Depends on the row alone, never on the batch."""
-    shown = row.candidates if inspect else 0
-    if row.settings.temperature == 0.0:
-        return max(shown, 1)
-    return max(shown, min(row.settings.top_k or LEADING, LEADING))
-
-
-def _ask_before(row: SampleRow, inspect: bool, after: int | None) -> Ask:
-    raw = (1.0,) if inspect else ()
-    if after is not None:
-        return Ask(_lead(row, inspect) if inspect else 1, raw, after)
-    asked, settings = row.asked, row.settings
-    if asked is None or asked[0] is not settings or asked[1:3] != (inspect, row.candidates):
-        temperatures = tuple(dict.fromkeys((*raw, *_tempered(row, inspect))))
-        ask = Ask(_lead(row, inspect), temperatures, drawn_at=settings.temperature)
-        row.asked = asked = settings, inspect, row.candidates, ask
-    return asked[3]
-
-
-def _ask_after(row: SampleRow, inspect: bool, before: int) -> Ask:
-    return Ask(_lead(row, inspect), _tempered(row, inspect), before, row.settings.temperature)
-
-
-def _tempered(row: SampleRow, inspect: bool) -> tuple[float, ...]:
-    """Temperature at which the mass of the whole row is needed: to show it, or because no filter bounds it."""
-    settings = row.settings
-    bounded = settings.top_k > 0 or settings.min_p > 0.0
-    return () if settings.temperature == 0.0 or (bounded and not inspect) else (settings.temperature,)
 
 
 def _refuse(looks: Sequence[Look], rows: int, edited: Sequence[int]) -> None:
