@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from .endings import abort, end
 from .errors import CutawayError, PromptError, SettingError
 from .forks import fork_request, fork_siblings
 from .inspection import metrics, page_changes, page_detail
@@ -29,7 +30,6 @@ from .protocol import (
     Configured,
     Failed,
     Finished,
-    FinishReason,
     Fork,
     Inspect,
     ModelCard,
@@ -51,8 +51,6 @@ from .scheduler import Scheduler
 from .switchboard import configure
 from .takeover import Takeover, take_over
 from .tokenizer import Tokenizer
-
-REMEMBERED = 64  # finished requests that can still be forked
 
 
 class EngineCore:
@@ -191,8 +189,7 @@ class EngineCore:
         for work, draw, error in outcomes:
             sample = self.sample_of(work.sequence.request, work.sequence.sample)
             if error is not None:
-                endings.append(self._end(sample, "failed", str(error), now))
-                endings += self._never_started(sample.request, "failed", str(error))
+                endings += end(self, sample, "failed", str(error), now)
                 continue
             if draw is None:
                 continue
@@ -200,37 +197,8 @@ class EngineCore:
             event, reason, detail = self.replies.take(sample, draw, now)
             sampled.append(event)
             if reason is not None:
-                endings.append(self._end(sample, reason, detail, now))
+                endings += end(self, sample, reason, detail, now)
         return sampled, endings
-
-    def _end(self, sample: Sample, reason: FinishReason, detail: str, now: int) -> Finished:
-        """End one sample: pages back, text flushed, totals counted. The caller emits the event."""
-        if reason in ("aborted", "failed"):
-            self.scheduler.abort(sample.sequence)
-        else:
-            self.scheduler.finish(sample.sequence)
-        self.runner.release(sample.key)
-        ending = self.replies.finish(sample, reason, detail, now)
-        self.totals.finished(ending.timeline)
-        request = sample.request
-        if reason in ("aborted", "failed"):
-            request.never_started = range(len(request.samples), request.wanted)
-            request.wanted = len(request.samples)
-        if request.done:
-            self.requests.pop(request.name, None)
-            self.finished[request.name] = request
-            while len(self.finished) > REMEMBERED:
-                self.finished.popitem(last=False)
-        return ending
-
-    def _never_started(self, request: Request, reason: FinishReason, detail: str) -> list[Finished]:
-        """Endings of samples that were asked for and never forked, because the first one ended too soon."""
-        missing, request.never_started = request.never_started, range(0)
-        return [Finished(request.name, number, reason, detail) for number in missing]
-
-    def end_now(self, sample: Sample, reason: FinishReason, detail: str) -> None:
-        """End a sample outside an iteration and say so."""
-        self.emit(self._end(sample, reason, detail, time.monotonic_ns()))
 
     # ------------------------------------------------------------------------------------------------ commands
 
@@ -258,7 +226,7 @@ class EngineCore:
             case Fork():
                 fork_request(self, command)
             case Abort(request=name):
-                self.abort(name)
+                abort(self, name)
             case Configure():
                 configure(self, command)
             case Pause():
@@ -295,16 +263,6 @@ class EngineCore:
         self.finished.pop(request.name, None)
         sample.stamps.queued_ns = time.monotonic_ns()
         self.scheduler.add(sample.sequence)
-
-    def abort(self, name: str) -> None:
-        """Stop a request wherever it is. An unknown or finished one is left alone: the abort came too late."""
-        request = self.requests.get(name)
-        if request is None:
-            return
-        now = time.monotonic_ns()
-        endings = [self._end(s, "aborted", "", now) for s in request.samples if s.reason is None]
-        for ending in (*endings, *self._never_started(request, "aborted", "")):
-            self.emit(ending)
 
     def idle_check(self) -> None:
         """Check the integrity of pool and scheduler; raises where an invariant is broken."""

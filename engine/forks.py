@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .endings import end_now
 from .errors import PromptError, SettingError
 from .protocol import Fork, PromptRendered, Sampled
 from .request import Request, Sample, Stamps
@@ -93,7 +94,7 @@ def fork_request(core: EngineCore, command: Fork) -> None:
     for event in kept:
         reason, why = core.replies.append(sample, event, grow=False, now=now)
     if reason is not None:
-        core.end_now(sample, reason, why)
+        end_now(core, sample, reason, why)
     # A seeded reply draws its i-th token with its i-th number, whichever branch it is on.
     sample.random.seek(len(sample.generated))
 

@@ -81,7 +81,6 @@ class Request:
     style: ReplyStyle
     samples: list[Sample] = dataclasses.field(default_factory=list)
     wanted: int = 1  # samples asked for; the others are forked when the first prompt is computed
-    never_started: range = range(0)  # of those, the ones that an early ending kept from being forked
 
     @property
     def done(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from cutaway.engine.models import resolve
-from cutaway.engine.protocol import Configure, Message, SamplingSettings, Submit
+from cutaway.engine.protocol import Abort, Configure, Message, SamplingSettings, Submit
 
 from . import engine_driver
 
@@ -90,7 +90,7 @@ def test_prompt_ids_equal_the_reference_template(driver: engine_driver.Driver, r
     for number, (question, reference) in enumerate(zip(QUESTIONS, references, strict=True)):
         driver.send(Submit(f"p{number}", messages=(Message("user", question),), settings=SETTINGS))
         assert [token.id for token in driver.prompt(f"p{number}").tokens] == reference.prompt
-        driver.core.abort(f"p{number}")
+        driver.send(Abort(f"p{number}"))
 
 
 def test_alone_equals_generate(driver: engine_driver.Driver, references: list[Reference], reference_model: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cutaway.engine import core as core_module
+from cutaway.engine import endings
 from cutaway.engine.plan import StepPlan
 from cutaway.engine.protocol import (
     Abort,
@@ -110,7 +110,7 @@ def test_random_traffic_says_the_same_as_one_step_after_the_other(
     reference, _ = late_device.start(folder, ahead=False, **card)
     both: list[Submit | Fork] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core_module, "REMEMBERED", 10_000)
+        patch.setattr(endings, "REMEMBERED", 10_000)
         driver.send(Configure(inspect=inspect))
         reference.send(Configure(inspect=inspect))
         for _ in range(draw.randint(20, 150)):
