@@ -68,7 +68,7 @@ async def test_the_timeline_shows_spans_intervals_and_totals():
         rows = app.rows()
         text = "\n".join(rows)
     assert set(rows[0]) <= set("░█▓▒▲")
-    assert "queue 1.0 ms" in rows[1]
+    assert "template to queue 1.0 ms" in rows[1]  # the row "queue" is of the queue alone
     assert "prefill 21 ms" in rows[1]
     assert "transport 1.0 ms" in rows[1]
     assert "ITL p50 10 ms, p95 10 ms · first decode 10 ms" in text

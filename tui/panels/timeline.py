@@ -13,7 +13,8 @@ from .stages import queued_ns, stages, ttft_ns
 from .units import count, duration, rate
 
 SERVER = "network, queue and prefill"  # of a server: it does not tell them apart
-GLYPHS = {"queue": "░", "prefill": "█", SERVER: "█", "decode to first text": "▓", "transport": "▒", "paint": "▲"}
+QUEUED = "template to queue"  # the queue alone has a row of the totals
+GLYPHS = {QUEUED: "░", "prefill": "█", SERVER: "█", "decode to first text": "▓", "transport": "▒", "paint": "▲"}
 NONE = "—"
 NOTHING = [NONE, NONE]
 ROOMY, MOST_ROWS = 10, 4  # from so many rows on, one kind of fact may take so many
@@ -64,8 +65,7 @@ class TimelinePanel(Panel):
             return []
         named = {stage.name: stage.ns for stage in stages(request, sample)}
         began = request.submitted_ns or sample.queued_ns or sample.scheduled_ns
-        # Up to here the request was read, templated, tokenized and queued.
-        spans = [("queue", max(0, sample.scheduled_ns - began)), ("prefill", named["prefill"] or 0)]
+        spans = [(QUEUED, max(0, sample.scheduled_ns - began)), ("prefill", named["prefill"] or 0)]
         return spans + self._after_first(sample)
 
     def _after_first(self, sample: SampleState) -> list[tuple[str, int]]:
