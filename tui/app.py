@@ -21,6 +21,7 @@ from textual.screen import Screen
 from ..engine import places
 from .chat.composer import Composer
 from .chat.drafts import Drafts, History
+from .chat.markdown import prepare
 from .chat.visible import visible
 from .keymap import Keymap, made
 from .keynames import acts_everywhere
@@ -154,6 +155,7 @@ class CutawayApp(App[None]):
             await self.on_event(event)
         if self.main is not None:
             self.main.open_store()
+        prepare()  # while a model loads: later it would take its time from the reply
         # What was imported stays: leave it out of every later collection.
         gc.freeze()
         # What a reply brings stays: looking through it early is for nothing, and later the screen sees to it.
