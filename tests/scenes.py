@@ -58,7 +58,7 @@ class Scene:
 
 async def settle(pilot: Pilot[None], main: MainScreen) -> None:
     """Wait for the paint that is due, then have everything drawn as it stands."""
-    await _until(pilot, lambda: main._next is None)
+    await _until(pilot, lambda: not main.due)
     frames: list[str] = []
     async with asyncio.timeout(PATIENCE):
         # What scrolls goes to its place after the first repaint, and what that moves after the next.

@@ -90,7 +90,7 @@ class Running(Shown):
 
     async def settle(self) -> None:
         """Let everything that is due be painted."""
-        await self.until(lambda: self.main._next is None, "the paint that is due")
+        await self.until(lambda: not self.main.due, "the paint that is due")
 
 
 R = TypeVar("R", bound=Shown)

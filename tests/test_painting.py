@@ -79,13 +79,13 @@ async def test_what_stands_on_the_terminal_is_not_written_again() -> None:
         written = Written(run)
         await run.ask("tell me a story")
         await written.is_the_screen("after a reply")
-        await run.pilot.pause()
-        screen, before = run.app.screen, len(written.updates)
-        tokens = run.app.screen.query_one(TokenRow)
-        tokens.refresh(Region(0, 0, tokens.size.width, tokens.size.height))
-        await run.until(lambda: not screen._dirty_widgets, "the painting")
-        fox = [text for text in written.updates[before:] if "story" in text]
-        assert not fox
+        screen, tokens, began = run.app.screen, run.app.screen.query_one(TokenRow), 0
+        for _ in range(2):  # what was laid out anew is written once
+            await run.pilot.pause()
+            began = len(written.updates)
+            tokens.refresh(Region(0, 0, tokens.size.width, tokens.size.height))
+            await run.until(lambda: not screen._dirty_widgets, "the painting")
+        assert not [text for text in written.updates[began:] if "story" in text]
 
 
 async def test_the_parts_of_a_row_that_are_in_sight_are_cut_as_the_whole_row_would_be() -> None:

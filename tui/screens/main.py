@@ -19,7 +19,6 @@ from ..chat.drafts import Drafts, History
 from ..chat.findbar import FindBar
 from ..chat.view import ConversationView
 from ..controls.bar import ControlsBar
-from ..pace import Pace
 from ..panels import (
     CandidatesPanel,
     LanesPanel,
@@ -37,16 +36,14 @@ from ..state.conversation import Node
 from .chat_list import ChatList
 from .compositor import RowCompositor
 from .find_actions import FindActions
-from .hints import composing
 from .layout import PANELS, shown_panels, size_classes, too_small
-from .notice import notice
+from .painting import Painting
 from .panel_actions import PanelActions
 from .settings_actions import SettingsActions
 from .tabs import PanelTabs
 from .topbar import TopBar
 
 TOTALS_EVERY = 1.0  # seconds between two looks at a server's totals, while a panel shows them
-TURNS = 2  # paints in which every panel is drawn once
 GARBAGE_AFTER = 0.5  # seconds after the last reply has ended: looked for when nobody computes or waits
 DRAFT_EVERY = 0.7  # seconds after a change until the draft is on disk
 _PANELS: dict[str, type[Panel]] = {
@@ -59,7 +56,7 @@ _PANELS: dict[str, type[Panel]] = {
 }
 
 
-class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
+class MainScreen(Painting, ChatList, SettingsActions, PanelActions, FindActions):
     """Chat left, panels right, controls below; everything is drawn from the session, at most fifteen times a second."""
 
     AUTO_FOCUS = "#composer"
@@ -77,15 +74,6 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         self.settings = settings or at_defaults()
         self.history = history or History()
         self.drafts = drafts
-        self._dirty: dict[int, Node] = {}
-        self._next: Timer | None = None
-        self._begun = ""  # the request whose first text was painted at once
-        self._pace = Pace()
-        self._turn = 0
-        self._panels: list[Panel] = []
-        self._due = 0  # paints until every panel has had its turn
-        self._told = ""
-        self._expired_ns = 0
         self._draft_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -131,10 +119,10 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             self.session.send(Inspect())
 
     def on_descendant_focus(self) -> None:
-        self._tell()
+        self.tell()
 
     def on_descendant_blur(self) -> None:
-        self._tell()
+        self.tell()
 
     def on_unmount(self) -> None:
         self.session.on_event = lambda event, changed: None
@@ -160,7 +148,7 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             self.set_class(here, name)
         return shown_panels(width, height - 5, self.chosen)
 
-    # ----------------------------------------------------------------------------------------- painting
+    # ------------------------------------------------------------------------------------------- events
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
         if isinstance(event, Step):  # with every token: nothing below is about it
@@ -178,55 +166,9 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
             if self.view.conversation is not self.session.conversation:
                 self.view.show(self.session.conversation)
             self.path_changed()
-        if changed and isinstance(event, TextDelta) and event.request != self._begun:
-            self._begun = event.request
-            self._pace.hurry()
-            if self._next is not None:
-                self._next.stop()
-                self._next = None
+        if changed and isinstance(event, TextDelta):
+            self.hurry(event.request)
         self.changed(changed)
-
-    def changed(self, nodes: list[Node]) -> None:
-        for node in nodes:
-            self._dirty[id(node)] = node
-        self._due = TURNS
-        if self._next is None:
-            self._wait_for_paint()
-
-    def _wait_for_paint(self) -> None:
-        self._next = self.set_timer(self._pace.left(), self._paint)
-
-    def _paint(self) -> None:
-        self._next = None
-        nodes, self._dirty = list(self._dirty.values()), {}
-        self.view.update_nodes(nodes)
-        # The panels take turns, so that no single paint keeps a key waiting.
-        self._due -= 1
-        self._turn = (self._turn + 1) % TURNS
-        self._panels = self._panels or list(self.query(Panel))
-        for panel in self._panels[self._turn :: TURNS]:
-            panel.refresh_if_changed()
-        self._tell()
-        if any(node.text for node in nodes):
-            requests = [node.reply.request for node in nodes if node.reply is not None and node.text]
-            self.call_after_refresh(self._painted, requests)
-        pool = self.session.state.pool
-        if pool.flashes:
-            # In a recording that is held the time stands still, and nothing goes out.
-            now = self.session.state.now_ns()
-            pool.expire(now)
-            if now != self._expired_ns:
-                self._expired_ns = now
-                self.changed([])
-        self._pace.pause()
-        if self._due > 0 and self._next is None:
-            self._wait_for_paint()
-
-    def _painted(self, requests: list[str]) -> None:
-        before = self.session.state.version
-        self.session.painted(requests)
-        if self.session.state.version != before:  # a first paint, which the timeline tells: it may be the last news
-            self.changed([])
 
     def path_changed(self) -> None:
         self.view.rebuild()
@@ -234,16 +176,8 @@ class MainScreen(ChatList, SettingsActions, PanelActions, FindActions):
         at = chats.index(self.session.conversation) + 1 if self.session.conversation in chats else 1
         title = f"chat {at}/{len(chats)} · {self.session.conversation.title}"
         self.view.border_title = Content(printable(title).replace("\n", " "))
-        self._tell()
+        self.tell()
         self.changed([])
-
-    def _tell(self) -> None:
-        """On the composer's border what Enter will do; below the messages what is or will be wrong, or how to begin."""
-        text = composing(self.keymap, self.focused is self.composer, self.session.generating)
-        if text != self._told:
-            self._told = text
-            self.composer.border_subtitle = Content(printable(text).replace("\n", " "))
-        self.view.say(notice(self.session, self.keymap))
 
     def on_following_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()
