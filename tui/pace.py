@@ -12,6 +12,7 @@ from collections.abc import Callable
 FRAME = 1 / 15  # seconds between paints at least
 SLOWEST = 0.3  # and at most
 SOON = 0.02  # after a pause, so that what comes together is painted together
+GATHER = 0.05  # the same for what an engine tells: a short prompt and the first text after it make one paint
 SHARE = 0.02  # of all cores together, for this whole process
 
 
@@ -41,6 +42,6 @@ class Pace:
         """What comes now is waited for: the pause is over."""
         self._pause = 0.0
 
-    def left(self) -> float:
-        """Seconds of that pause that are not over yet: what comes after a while of nothing is shown at once."""
-        return max(SOON, self._last[1] + self._pause - self._now())
+    def left(self, soon: float = SOON) -> float:
+        """Seconds of that pause that are not over yet: what comes after a while of nothing is shown `soon`."""
+        return max(soon, self._last[1] + self._pause - self._now())

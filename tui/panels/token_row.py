@@ -44,6 +44,10 @@ class TokenRow(Panel):
         Binding("i", "ids", "Token ids", id="tokens.ids"),
     ]
 
+    # The bar's column is always there: nearly every reply outgrows the panel, and a bar that comes has the whole screen
+    # laid out anew, just when the reply begins.
+    DEFAULT_CSS = "TokenRow { overflow-y: scroll; }"
+
     show_ids = False
     _key: Hashable = None
     _complete = True
@@ -86,8 +90,6 @@ class TokenRow(Panel):
 
     def laid_out(self) -> None:
         self._show_cursor()
-        if self.show_vertical_scrollbar != (self.max_scroll_y > 0):
-            self.call_after_refresh(self._show_cursor)  # there is another width and height then
 
     def _show_cursor(self) -> None:
         if 0 <= self._found.position < len(self._layout):

@@ -19,6 +19,7 @@ from ..chat.drafts import Drafts, History
 from ..chat.findbar import FindBar
 from ..chat.view import ConversationView
 from ..controls.bar import ControlsBar
+from ..pace import GATHER
 from ..panels import (
     CandidatesPanel,
     LanesPanel,
@@ -152,7 +153,7 @@ class MainScreen(Painting, ChatList, SettingsActions, PanelActions, FindActions)
 
     def _heard(self, event: Event | None, changed: list[Node]) -> None:
         if isinstance(event, Step):  # with every token: nothing below is about it
-            self.changed(changed)
+            self.changed(changed, GATHER)
             return
         self.tell_engine(event)
         if isinstance(event, Finished) and not self.session.exchange.running:
@@ -168,7 +169,9 @@ class MainScreen(Painting, ChatList, SettingsActions, PanelActions, FindActions)
             self.path_changed()
         if changed and isinstance(event, TextDelta):
             self.hurry(event.request)
-        self.changed(changed)
+            self.changed(changed)
+            return
+        self.changed(changed, GATHER)
 
     def path_changed(self) -> None:
         self.view.rebuild()
@@ -177,7 +180,7 @@ class MainScreen(Painting, ChatList, SettingsActions, PanelActions, FindActions)
         title = f"chat {at}/{len(chats)} · {self.session.conversation.title}"
         self.view.border_title = Content(printable(title).replace("\n", " "))
         self.tell()
-        self.changed([])
+        self.changed([], GATHER)
 
     def on_following_view_follow_changed(self, event: ConversationView.FollowChanged) -> None:
         event.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.timer import Timer
 
-from ..pace import Pace
+from ..pace import SOON, Pace
 from ..panels import Panel
 from ..printable import printable
 from ..session import Session
@@ -38,12 +38,12 @@ class Painting(MainBase):
         """Whether a paint is still to come, as far as is known."""
         return self._next is not None or self._unmarked > 0
 
-    def changed(self, nodes: list[Node]) -> None:
+    def changed(self, nodes: list[Node], soon: float = SOON) -> None:
         for node in nodes:
             self._dirty[id(node)] = node
         self._due = TURNS
         if self._next is None:
-            self._wait_for_paint()
+            self._wait_for_paint(soon)
 
     def hurry(self, request: str) -> None:
         """Text of this request has come: paint its first at once."""
@@ -55,8 +55,8 @@ class Painting(MainBase):
             self._next.stop()
             self._next = None
 
-    def _wait_for_paint(self) -> None:
-        self._next = self.set_timer(self._pace.left(), self._paint)
+    def _wait_for_paint(self, soon: float = SOON) -> None:
+        self._next = self.set_timer(self._pace.left(soon), self._paint)
 
     def _paint(self) -> None:
         self._next = None
