@@ -116,6 +116,28 @@ async def test_a_scroll_bar_that_comes_or_goes_covers_nothing_of_a_row():
             assert all(row[:width] == "<" + "·" * (width - 2) + ">" for row in rows)
 
 
+class Shrinking(Framed):
+    """Has a row too many until its bar has come."""
+
+    def measure(self, width: int, height: int) -> int:
+        if width < 28:
+            self.many = 8
+        return super().measure(width, height)
+
+
+async def test_a_scroll_bar_goes_again_where_rows_fit_as_soon_as_it_has_come():
+    async with hosted(Shrinking, EngineState(), size=(30, 10)) as (app, pilot):
+        app.panel.many = 9
+        app.panel.repaint()
+        for _ in range(3):
+            await pilot.pause()
+            app.panel.repaint()
+        await pilot.pause()
+        assert app.panel.many == 8
+        assert app.panel.area.width == 28
+        assert all(row == "<" + "·" * 26 + ">" for row in app.rows())
+
+
 def nasty_state(text: str) -> EngineState:
     """A state in which every string that comes from outside is `text`."""
     story = Story().begin().ask(text, (text, "ok", text), label=text)

@@ -19,6 +19,7 @@ class LineView(ScrollView):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._styles_cache = self._lines_framed = FramedLines()
+        self.laid_again: Size | None = None  # asked for without a change of size, see `resize_virtual`
 
     def cut(self, size: Size, parts: Iterable[Part]) -> list[Strip]:
         """Parts of its rows, as `render_lines` would give them; `size` is its own."""
@@ -34,18 +35,25 @@ class LineView(ScrollView):
         return self._vertical_scrollbar
 
 
-def resize_virtual(view: ScrollView, size: Size) -> None:
+def resize_virtual(view: LineView, size: Size) -> None:
     """Set a scroll view's virtual size.
 
     Textual lays the screen out anew whenever it changes, and has every widget painted, which at a line a moment is
     most of the screen's work. Only a scroll bar that comes or goes needs that; else the bar is told.
     """
-    if size == view.virtual_size:
-        return
     overflow = view.styles.overflow_y
     bar = overflow == "scroll" or (overflow == "auto" and size.height > view.container_size.height)
     if bar != view.show_vertical_scrollbar or not view.is_attached:
-        view.virtual_size = size
+        if size != view.virtual_size:
+            view.virtual_size = size
+        elif view.is_attached and view.laid_again != size:
+            # It was told so in the middle of being laid out, when its bar had just come: so the bar would stay. Once
+            # for a size, since rows that fit with a bar only would have it come and go for ever.
+            view.laid_again = size
+            view._refresh_scrollbars()
+        return
+    view.laid_again = None
+    if size == view.virtual_size:
         return
     view.set_reactive(ScrollView.virtual_size, size)  # pyright: ignore[reportArgumentType] - the class has the reactive
     if bar:
