@@ -191,7 +191,8 @@ class EngineClient:
         problem: CutawayError | None = None
         try:
             while True:
-                await self._events.put(_decoded(payloads))
+                if payloads:
+                    await self._events.put(_decoded(payloads))
                 data = await process.stdout.read(65536)
                 if not data:
                     break

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .protocol import Finished, FinishReason
-from .request import Request, Sample
+from .request import Sample
 
 if TYPE_CHECKING:
     from .core import EngineCore
@@ -43,10 +43,10 @@ def end_now(core: EngineCore, sample: Sample, reason: FinishReason, detail: str)
 
 def abort(core: EngineCore, name: str) -> None:
     """Stop a request wherever it is. An unknown or finished one is left alone: the abort came too late."""
-    request: Request | None = core.requests.get(name)
+    request = core.requests.get(name)
     if request is None:
         return
     now = time.monotonic_ns()
-    endings = [end(core, sample, "aborted", "", now) for sample in request.samples if sample.reason is None]
-    for ending in (ending for some in endings for ending in some):
+    running = [sample for sample in request.samples if sample.reason is None]
+    for ending in [ending for sample in running for ending in end(core, sample, "aborted", "", now)]:
         core.emit(ending)

@@ -27,7 +27,8 @@ int cutaway_step(const Model* model, const Batch* batch, int threads) {
     for (int row = 0; row < b.rows; row++) {
         const int64_t pages = (b.lengths[row] + model->page_size - 1) / model->page_size;
         bool good = b.ids[row] >= 0 && b.ids[row] < model->vocabulary && b.lengths[row] > 0 && pages <= b.pages;
-        good = good && b.positions[row] >= 0 && b.positions[row] < model->positions && b.slots[row] >= 0 && b.slots[row] < model->slots;
+        good = good && b.positions[row] >= 0 && b.positions[row] < model->positions;
+        good = good && b.slots[row] >= 0 && b.slots[row] < model->slots;
         for (int64_t p = 0; good && p < pages; p++) {
             const int64_t page = b.page_table[(size_t)row * b.pages + p];
             good = page >= 0 && (page + 1) * model->page_size <= model->slots;

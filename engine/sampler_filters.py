@@ -30,7 +30,6 @@ class Order:
         self._top = look.top
         self._temperature = temperature
         self._fetch = fetch
-        self._vocabulary = 0  # not known until fetched
         self.complete = look.complete
         self.total = total
         self._take(look.ids, self._weigh(look.logits) if look.weighed is None else look.weighed)
