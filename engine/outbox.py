@@ -1,7 +1,8 @@
 """Events on their way out: the engine puts and never waits, one writer takes. No torch.
 
 Texts of the same reply that wait together are joined: at the other end every event costs, and a screen paints them
-together anyhow. A text that comes after a pause goes alone, so that a first text keeps its own time.
+together anyhow. A text that comes after a pause goes alone, so that a first text keeps its own time; and a reply's
+first text is waited for, so it takes along at once what waits.
 
 Else events pass as they are while the writer keeps up. Once `limit` wait, steps are folded into one and only the
 newest progress is kept, so what waits is bounded by what was said and by the number of requests. Nothing is folded
@@ -120,6 +121,7 @@ class Outbox:
         self._waiting: list[AnyEvent | StepFold | TextFold | Latest] = []
         self._step: StepFold | None = None  # where the next step may go, while nothing that keeps its place came after
         self._texts: dict[Owner, TextFold] = {}
+        self._begun: set[Owner] = set()  # whose first text came, and whose end did not
         self._said: set[Owner] = set()  # whose text came since the last taking
         self._saying: set[Owner] = set()  # and whose came before that one
         self._latest: dict[object, Latest] = {}
@@ -149,6 +151,7 @@ class Outbox:
                 self._waiting.append(event)
             if isinstance(event, Finished):
                 self._tables.pop((event.request, event.sample), None)
+                self._begun.discard((event.request, event.sample))
             self._presses |= not isinstance(event, (Step, TextDelta)) or len(self._waiting) >= self.limit // 2
             if self._presses or not self._gathering:
                 self._changed.notify()
@@ -156,8 +159,8 @@ class Outbox:
     def take(self, timeout: float | None = None, rest: float = 0.0) -> list[AnyEvent]:
         """Everything that waits, oldest first; waits for something to come, `timeout` seconds at most.
 
-        Steps and texts are taken together that come within `rest` seconds of the last taking, as long as few wait and
-        nothing else does: after a pause the first is taken at once. Waking up for each of them, here and at the
+        Steps and texts are taken together that come within `rest` seconds of the last taking, as long as few wait,
+        nothing else does and no reply begins: after a pause the first is taken at once. Waking up for each of them, here and at the
         reader's end, would take a core from the computing every time.
 
         Empty means closed and drained, or that the time is over.
@@ -220,6 +223,9 @@ class Outbox:
         else:
             self._waiting.append(delta)
         self._said.add(owner)
+        if owner not in self._begun:
+            self._begun.add(owner)
+            self._presses = True
 
     def _put_latest(self, event: LoadProgress | Configured | Metrics | PageDetail) -> None:
         key = (type(event), event.page if isinstance(event, PageDetail) else None)

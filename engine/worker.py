@@ -27,7 +27,7 @@ from .protocol import PROTOCOL_VERSION, AnyEvent, Failed, Hello, Load, LoadProgr
 from .serving import Lost, Serving, Unreadable
 
 GRACE = 5.0  # seconds that a client's end leaves for a step in progress
-REST = 0.03  # seconds between two writes of what streams: no eye tells texts apart that come so close
+REST = 0.06  # seconds between two writes of what streams: less than a screen needs between two paints
 LAST_WRITES = 2.0  # seconds for the client to read what is still to be said
 
 logger = logging.getLogger(__name__)

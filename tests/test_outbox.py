@@ -237,7 +237,7 @@ def test_what_streams_is_taken_together_until_something_presses():
 
     reader = threading.Thread(target=read)
     reader.start()
-    outbox.put(Failed("first"))
+    outbox.put(said(-1))
     until(lambda: taken, "the first, which is taken at once")
     for n in range(5):
         outbox.put(TextDelta("a", 0, "x", n + 1, n))
@@ -245,13 +245,36 @@ def test_what_streams_is_taken_together_until_something_presses():
     assert len(taken) == 1
     outbox.put(Failed("presses"))
     until(lambda: len(taken) == 2, "all that streamed and what presses")
-    said = TextDelta("a", 0, "x", 1, 0), TextDelta("a", 0, "xxxx", 5, 4)
-    assert taken[1] == [said[0], step(0), said[1], *map(step, range(1, 5)), Failed("presses")]
+    assert taken[1] == [said(4, "xxxxx"), *map(step, range(5)), Failed("presses")]
     outbox.put(step(6))
     outbox.close()
     reader.join(PATIENCE)
     assert not reader.is_alive()
     assert taken[2:] == [[step(6)]]
+
+
+def test_a_reply_s_first_text_does_not_wait_and_takes_along_what_does():
+    outbox, taken = Outbox(), []
+
+    def read() -> None:
+        while events := outbox.take(rest=3600):
+            taken.append(events)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for turn in range(2):  # a name can be used again after its end
+        outbox.put(Failed(f"turn {turn}"))
+        until(lambda: [Failed(f"turn {turn}")] in taken, "what presses")
+        outbox.put(step(0))
+        outbox.put(said(0))
+        until(lambda: [step(0), said(0)] in taken, "the first text, and the step that waited")
+        outbox.put(said(1))
+        outbox.put(Finished("a", 0, "end"))
+        until(lambda: [said(1), Finished("a", 0, "end")] in taken, "the second, which waited for the end")
+        taken.clear()
+    outbox.close()
+    reader.join(PATIENCE)
+    assert not reader.is_alive()
 
 
 def said(index: int, text: str = "x", request: str = "a", channel: str = "answer") -> TextDelta:

@@ -42,6 +42,7 @@ class Composer(TextArea):
         super().__init__(
             id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
         )
+        self.cursor_blink = False  # every blink draws the whole of it anew, also while a reply is written
         self.prompts = prompts or History()
         self._pastes: dict[str, str] = {}
 

@@ -11,7 +11,7 @@ from .material import OPENING
 async def run(stage: Stage, setting: str) -> Figures:
     await stage.configure(prefix_cache=setting == "reused")
     await stage.ask("B", OPENING, "Which room shows air?", most=192, ignore_eos=True)
-    await stage.tokens("B", 2)
+    await stage.tokens("B", 1)
     await stage.ask("mine", OPENING, stage.question, most=16)
     await stage.finished("mine")
     await stage.stop("B")
