@@ -44,10 +44,6 @@ class FramedLines(StylesCache):
         self._ends: dict[tuple[int, int], Strip] = {}  # columns of what stands right of a line, filtered
         self._filters: list[LineFilter] = []
 
-    def clear(self) -> None:
-        super().clear()
-        self._frame_for = None
-
     def render_line(  # pyright: ignore[reportIncompatibleMethodOverride] - what is only passed on is not named
         self,
         styles: StylesBase,
@@ -58,20 +54,19 @@ class FramedLines(StylesCache):
         base_background: Color,
         background: Color,
         render_content_line: Callable[[int], Strip],
+        border_title: Any,
+        border_subtitle: Any,
+        opacity: float,
         *others: Any,
     ) -> Strip:
+        def framed(render: Callable[[int], Strip]) -> Strip:
+            looks = (base_background, background, render, border_title, border_subtitle, opacity, *others)
+            return super(FramedLines, self).render_line(styles, y, size, content_size, padding, *looks)
+
         top, _, bottom, _ = styles.gutter
         if not top <= y < min(size.height - bottom, top + content_size.height):
-            return super().render_line(
-                styles, y, size, content_size, padding, base_background, background, render_content_line, *others
-            )
-
-        def framed(render: Callable[[int], Strip]) -> Strip:
-            return super(FramedLines, self).render_line(
-                styles, y, size, content_size, padding, base_background, background, render, *others
-            )
-
-        frame_for = (size.width, content_size.width, base_background, background)
+            return framed(render_content_line)
+        frame_for = (size.width, content_size.width, base_background, background, opacity, _version(styles))
         if frame_for != self._frame_for:
             self._frame_for, self._frame = frame_for, _frame(framed, content_size.width)
             self._framed.clear()
@@ -100,7 +95,7 @@ class FramedLines(StylesCache):
             self._filters = filters
             self._begun.clear()
             self._ends.clear()
-        frame_for = (size.width, content, base, background)
+        frame_for = (size.width, content, base, background, widget.opacity, _version(widget.styles))
         linked = "@click" in widget.hover_style.meta  # what is below the mouse is lit up, which is Textual's to do
         strips: list[Strip] = []
         for part in parts:
@@ -148,6 +143,11 @@ class FramedLines(StylesCache):
         for line_filter in self._filters:
             segments = line_filter.apply(segments, background)
         return Strip(segments, width)
+
+
+def _version(styles: StylesBase) -> int:
+    """Another one after every change of a style."""
+    return styles._cache_key  # pyright: ignore[reportAttributeAccessIssue] - what Textual's own caches go by
 
 
 def _frame(framed: Callable[[Callable[[int], Strip]], Strip], width: int) -> Frame | None:
