@@ -35,10 +35,24 @@ def model_like(rows: int) -> torch.Tensor:
     return torch.stack([(ranked + n)[torch.randperm(VOCABULARY, generator=generator)] for n in noise])
 
 
+class Words:
+    """Spells tokens from two tables, as the tokenizer does once it has seen them."""
+
+    def __init__(self) -> None:
+        self._pieces = [f"word {token}" for token in range(VOCABULARY)]
+        self._bytes = [piece.encode() for piece in self._pieces]
+
+    def piece(self, token: int) -> str:
+        return self._pieces[token]
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._bytes[token]
+
+
 def made_rows(count: int, kind: dict[str, object]) -> list[SampleRow]:
     settings = SamplingSettings(**kind)  # type: ignore[arg-type]
-    prompt = tuple(range(100, 164))
-    return [SampleRow(settings, prompt, [], frozenset({2}), RowRandom(n), candidates=8) for n in range(count)]
+    prompt, end, words = tuple(range(100, 164)), frozenset({2}), Words()
+    return [SampleRow(settings, prompt, [], end, RowRandom(n), words, candidates=8) for n in range(count)]
 
 
 def measure(run: Callable[[int], object]) -> tuple[float, float]:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-import msgspec
-
-from .protocol import Cut
+from .protocol import Candidate, Cut
 from .sampler_filters import Filters, Order
 from .survey import Look
 
 
-class CandidateRow(msgspec.Struct, frozen=True, gc=False):
-    """One candidate. `logit` and `logprob` are the model's own; every number is finite.
+class Spelling(Protocol):
+    """How tokens are shown: the tokenizer."""
 
-    `tempered` is its probability after the edits and temperature, `prob` after the filters: 0 where `cut` names the
-    one that cut it.
-    """
-
-    id: int
-    logit: float
-    logprob: float | None
-    tempered: float
-    prob: float
-    cut: Cut
+    def piece(self, token: int, /) -> str: ...
+    def token_bytes(self, token: int, /) -> bytes: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -50,13 +40,14 @@ class _Other(NamedTuple):
     banned: bool = False
 
 
-def candidate_rows(
-    drawing: Drawing, count: int, before: Look, after: Look, log_total: float
-) -> tuple[CandidateRow, ...]:
+def candidates(
+    drawing: Drawing, count: int, before: Look, after: Look, log_total: float, spelling: Spelling
+) -> tuple[Candidate, ...]:
     """The `count` leading tokens after the edits, in order; then others: the drawn one, if it is not among them.
 
     Where the edits moved tokens, the others also hold the `count` leading tokens before them, banned ones last.
-    Tokens that the model gave minus infinity are left out. `log_total` is ln of the sum of exp(raw logit).
+    Tokens that the model gave minus infinity are left out. `log_total` is ln of the sum of exp(raw logit). 0 is the
+    probability after the filters where `cut` names the one that cut it; every number is finite.
     """
     if not count:
         return ()
@@ -67,8 +58,10 @@ def candidate_rows(
         others.append(_Other(drawing.token, drawing.logit, _weight(drawing, drawing.place), drawing.place))
     others.sort(key=lambda other: (other.banned, -other.weight, -other.logit, other.id))
     # By columns: a call for each candidate of each token would be most of what showing them costs.
-    rows = tuple(map(CandidateRow, ids, logits, [logit - log_total for logit in logits], *_leading(drawing, ids)))
-    return (*rows, *[_row(drawing, other, log_total) for other in others]) if others else rows
+    spelled = [spelling.piece(token) for token in ids], [spelling.token_bytes(token) for token in ids]
+    logprobs = [logit - log_total for logit in logits]
+    told = tuple(map(Candidate, ids, *spelled, logits, logprobs, *_leading(drawing, ids)))
+    return (*told, *[_tell(drawing, other, log_total, spelling) for other in others]) if others else told
 
 
 def _leading(drawing: Drawing, ids: list[int]) -> tuple[list[float], list[float], list[Cut]]:
@@ -109,14 +102,14 @@ def _displaced(drawing: Drawing, count: int, before: Look, after: Look, known: s
     return others
 
 
-def _row(drawing: Drawing, other: _Other, log_total: float) -> CandidateRow:
+def _tell(drawing: Drawing, other: _Other, log_total: float, spelling: Spelling) -> Candidate:
     token, logit, weight, place, banned = other
-    logprob = logit - log_total
+    model = token, spelling.piece(token), spelling.token_bytes(token), logit, logit - log_total
     if banned:
-        return CandidateRow(token, logit, logprob, 0.0, 0.0, "banned")
+        return Candidate(*model, 0.0, 0.0, "banned")
     order, filters = drawing.order, drawing.filters
     if order is None or filters is None:
         share = float(token == drawing.token)
-        return CandidateRow(token, logit, logprob, share, share, "" if share else "greedy")
+        return Candidate(*model, share, share, "" if share else "greedy")
     cut = filters.cut(place, weight)
-    return CandidateRow(token, logit, logprob, weight / order.total, 0.0 if cut else weight / filters.mass, cut)
+    return Candidate(*model, weight / order.total, 0.0 if cut else weight / filters.mass, cut)

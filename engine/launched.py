@@ -119,6 +119,7 @@ def row_of(core: EngineCore, work: Work) -> SampleRow:
             generated=sample.generated,
             end_ids=sample.request.end_ids,
             generator=sample.random,
+            spelling=core.replies.tokenizer,
             candidates=candidates,
             history=sample.history,
         )

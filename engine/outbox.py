@@ -160,8 +160,8 @@ class Outbox:
         """Everything that waits, oldest first; waits for something to come, `timeout` seconds at most.
 
         Steps and texts are taken together that come within `rest` seconds of the last taking, as long as few wait,
-        nothing else does and no reply begins: after a pause the first is taken at once. Waking up for each of them, here and at the
-        reader's end, would take a core from the computing every time.
+        nothing else does and no reply begins: after a pause the first is taken at once. Waking up for each of them,
+        here and at the reader's end, would take a core from the computing every time.
 
         Empty means closed and drained, or that the time is over.
         """

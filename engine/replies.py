@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from .protocol import AnyEvent, Candidate, Finished, FinishReason, Sampled, TextDelta
+from .protocol import AnyEvent, Finished, FinishReason, Sampled, TextDelta
 from .request import Request, Sample
-from .sampler import CandidateRow, Draw
+from .sampler import Draw
 from .tokenizer import Tokenizer
 
 Emit = Callable[[AnyEvent], None]
@@ -39,21 +39,12 @@ class Replies:
             entropy_after=draw.entropy_after,
             draw=draw.draw,
             end=token in request.end_ids,
-            candidates=self._candidates(draw.candidates),
+            candidates=draw.candidates,
         )
         if not sample.stamps.first_token_ns:
             sample.stamps.first_token_ns = now
         sample.stamps.tokens_ns.append(now)
         return event, *self.append(sample, event)
-
-    def _candidates(self, rows: Sequence[CandidateRow]) -> tuple[Candidate, ...]:
-        piece, token_bytes = self.tokenizer.piece, self.tokenizer.token_bytes
-        return tuple(
-            [
-                Candidate(r.id, piece(r.id), token_bytes(r.id), r.logit, r.logprob, r.tempered, r.prob, r.cut)
-                for r in rows
-            ]
-        )
 
     def append(
         self, sample: Sample, event: Sampled, grow: bool = True, now: int | None = None

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .candidates import Spelling
 from .guess import Wish
 from .protocol import SamplingSettings
 from .row_random import RowRandom
@@ -24,6 +25,7 @@ class SampleRow:
     generated: Sequence[int]
     end_ids: frozenset[int]
     generator: RowRandom
+    spelling: Spelling  # of what is reported
     candidates: int = 0  # leading tokens to report; 0: none
     history: History | None = None  # for penalties; made when needed, and worth keeping from step to step
     asked: tuple[SamplingSettings, bool, int, Ask] | None = None  # by settings, inspect, candidates; likewise

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import kernels
-from .candidates import CandidateRow, Drawing, candidate_rows
+from .candidates import Drawing, candidates
 from .errors import NotANumberError, NoTokenLeftError
 from .penalties import History, changes_logits, edit
+from .protocol import Candidate
 from .row_random import RowRandom
 from .sample_row import SampleRow, ask_after, ask_before, wish
 from .sampler_filters import Filters, Order
@@ -29,7 +30,7 @@ from .survey_device import DeviceSurvey
 from .survey_native import NativeSurvey
 from .transfers import to_device
 
-__all__ = ["CandidateRow", "Draw", "History", "RowRandom", "SampleRow", "Sampler", "Sampling"]
+__all__ = ["Draw", "History", "RowRandom", "SampleRow", "Sampler", "Sampling"]
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class Draw(msgspec.Struct, frozen=True):
     entropy: float
     entropy_after: float
     draw: float | None
-    candidates: tuple[CandidateRow, ...]
+    candidates: tuple[Candidate, ...]
 
 
 @dataclasses.dataclass(slots=True)
@@ -237,7 +238,7 @@ def _told(case: _Case, drawing: Drawing, prob: float, entropy: float, number: fl
         entropy=mass.entropy,
         entropy_after=entropy,
         draw=number,
-        candidates=candidate_rows(drawing, case.row.candidates, before, case.after, log_total),
+        candidates=candidates(drawing, case.row.candidates, before, case.after, log_total, case.row.spelling),
     )
 
 

@@ -11,6 +11,16 @@ from cutaway.engine.protocol import SamplingSettings
 from cutaway.engine.sampler import Draw, RowRandom, Sampler, SampleRow
 
 
+class Numbers:
+    """Spells a token as its number."""
+
+    def piece(self, token: int) -> str:
+        return str(token)
+
+    def token_bytes(self, token: int) -> bytes:
+        return str(token).encode()
+
+
 def make_row(
     prompt: Sequence[int] = (),
     generated: Sequence[int] = (),
@@ -21,7 +31,7 @@ def make_row(
 ) -> SampleRow:
     """A row with short names; `settings` are those of `SamplingSettings`, temperature 1 if not given."""
     made = SamplingSettings(**{"temperature": 1.0, **settings})  # type: ignore[arg-type]
-    return SampleRow(made, prompt, generated, frozenset(end), RowRandom(seed), candidates)
+    return SampleRow(made, prompt, generated, frozenset(end), RowRandom(seed), Numbers(), candidates)
 
 
 @dataclasses.dataclass

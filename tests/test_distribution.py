@@ -17,8 +17,7 @@ from .sampler_reference import make_row, softmax, wide_logits
 
 
 def candidates_of(logits: torch.Tensor, row: SampleRow) -> list[Candidate]:
-    drawn = Sampler().sample(logits, [row])[0]
-    return [Candidate(c.id, "", b"", c.logit, c.logprob, c.tempered, c.prob, c.cut) for c in drawn.candidates]
+    return list(Sampler().sample(logits, [row])[0].candidates)
 
 
 @given(

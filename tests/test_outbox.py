@@ -262,9 +262,9 @@ def test_a_reply_s_first_text_does_not_wait_and_takes_along_what_does():
 
     reader = threading.Thread(target=read)
     reader.start()
-    for turn in range(2):  # a name can be used again after its end
-        outbox.put(Failed(f"turn {turn}"))
-        until(lambda: [Failed(f"turn {turn}")] in taken, "what presses")
+    for _ in range(2):  # a name can be used again after its end
+        outbox.put(Failed("presses"))
+        until(lambda: [Failed("presses")] in taken, "what presses")
         outbox.put(step(0))
         outbox.put(said(0))
         until(lambda: [step(0), said(0)] in taken, "the first text, and the step that waited")
