@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.segment import Segment
+from rich.style import Style
 from textual._styles_cache import StylesCache
 from textual.geometry import Region, Size, Spacing
 from textual.strip import Strip
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from textual.color import Color
     from textual.css.styles import StylesBase
     from textual.filter import LineFilter
-    from textual.widget import Widget
+
+    from .scrolling import LineView
 
 KEPT = 1024  # framed lines
 Frame = tuple[list[Segment], list[Segment]]  # left and right of a line
@@ -43,6 +45,7 @@ class FramedLines(StylesCache):
         self._begun: dict[int, tuple[Strip, Strip]] = {}  # the same: itself, and with what stands beside it, filtered
         self._ends: dict[tuple[int, int], Strip] = {}  # columns of what stands right of a line, filtered
         self._filters: list[LineFilter] = []
+        self._seen: dict[int, tuple[Style, Style]] = {}  # by the identity of a style: itself, and filtered
 
     def render_line(  # pyright: ignore[reportIncompatibleMethodOverride] - what is only passed on is not named
         self,
@@ -72,6 +75,7 @@ class FramedLines(StylesCache):
             self._framed.clear()
             self._begun.clear()
             self._ends.clear()
+            self._seen.clear()
         if self._frame is None:
             return framed(render_content_line)
         line = render_content_line(y - top)
@@ -86,7 +90,7 @@ class FramedLines(StylesCache):
             self._framed[id(line)] = known
         return known[1]
 
-    def cut(self, widget: Widget, size: Size, parts: Iterable[Part]) -> list[Strip]:
+    def cut(self, widget: LineView, size: Size, parts: Iterable[Part]) -> list[Strip]:
         """Parts of the rows of `widget`, whose size this is, as its `render_lines` would give them."""
         filters, (base, background) = list(widget.get_line_filters()), widget.background_colors
         top, right, bottom, left = widget.styles.gutter
@@ -95,6 +99,7 @@ class FramedLines(StylesCache):
             self._filters = filters
             self._begun.clear()
             self._ends.clear()
+            self._seen.clear()
         frame_for = (size.width, content, base, background, widget.opacity, _version(widget.styles))
         linked = "@click" in widget.hover_style.meta  # what is below the mouse is lit up, which is Textual's to do
         strips: list[Strip] = []
@@ -105,7 +110,7 @@ class FramedLines(StylesCache):
                 if part.left >= left + content:
                     strip = self._beside(part, left + content, background)
                 else:
-                    line = widget.render_line(part.row - top)
+                    line = widget.painted(part.row - top)
                     strip = self._begin(part, line, size, left, left + content, background)
             if strip is None:
                 (strip,) = widget.render_lines(Region(0, part.row, size.width, 1))
@@ -140,9 +145,24 @@ class FramedLines(StylesCache):
         return self._ends[columns]
 
     def _filtered(self, segments: list[Segment], width: int, background: Color) -> Strip:
-        for line_filter in self._filters:
-            segments = line_filter.apply(segments, background)
+        # Filters change styles alone, most of them none of ours: only what is changed is made anew.
+        styles = [self._seen_as(segment.style, background) for segment in segments]
+        if any(now is not segment.style for now, segment in zip(styles, segments, strict=True)):
+            segments = [Segment(text, now) for now, (text, _, _) in zip(styles, segments, strict=True)]
         return Strip(segments, width)
+
+    def _seen_as(self, style: Style | None, background: Color) -> Style | None:
+        if style is None:
+            return None
+        seen = self._seen.get(id(style))
+        if seen is None:
+            if len(self._seen) >= KEPT:
+                self._seen.clear()
+            probe = [Segment(" ", style)]
+            for line_filter in self._filters:
+                probe = line_filter.apply(probe, background)
+            seen = self._seen[id(style)] = style, probe[0].style or style
+        return seen[1]
 
 
 def _version(styles: StylesBase) -> int:

@@ -25,6 +25,10 @@ class LineView(ScrollView):
         """Parts of its rows, as `render_lines` would give them; `size` is its own."""
         return self._lines_framed.cut(self, size, parts)
 
+    def painted(self, y: int) -> Strip:
+        """What `render_line` gives, as far as it can be seen."""
+        return self.render_line(y)
+
     @property
     def vertical_scrollbar(self) -> ScrollBar:
         if self._vertical_scrollbar is None:

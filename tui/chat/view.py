@@ -213,8 +213,16 @@ class ConversationView(FollowingView, can_focus=True):
         return found
 
     def render_line(self, y: int) -> Strip:
-        (size, offset), width = self._place, self._place[0].width
-        found = self._in_sight[y] if y < size.height else None
+        # Textual reads off the cells where the mouse selects; only to be looked at they need not say it.
+        strip, offset = self.painted(y), self._place[1]
+        return strip.apply_offsets(0, y + offset) if self._line_at(y) is not None else strip
+
+    def _line_at(self, y: int) -> tuple[Section, Line] | None:
+        return self._in_sight[y] if y < self._place[0].height else None
+
+    def painted(self, y: int) -> Strip:
+        offset, width = self._place[1], self._place[0].width
+        found = self._line_at(y)
         if found is None:
             return Strip.blank(width, self._style(""))
         section, line = found
@@ -223,16 +231,20 @@ class ConversationView(FollowingView, can_focus=True):
         if known is None or known[1] != width or (known[0] is not line and known[0] != line):
             if len(self._strips) >= STRIPS:
                 self._strips.clear()
-            known = self._strips[y] = line, width, self._fit(self._strip(line), y)
+            known = self._strips[y] = line, width, self._fit(self._strip(line))
         spans = self._lights(section, line, y)
-        return self._fit(lit(self._strip(line), spans), y) if spans else known[2]
+        return self._fit(lit(self._strip(line), spans)) if spans else known[2]
 
     def _strip(self, line: Line) -> Strip:
         return Strip([Segment(text, self._style(names)) for text, names in line.runs])
 
-    def _fit(self, strip: Strip, y: int) -> Strip:
-        """As wide as the view, each cell with its place in the column."""
-        return strip.crop_extend(0, self._place[0].width, self._style("")).apply_offsets(0, y)
+    def _fit(self, strip: Strip) -> Strip:
+        """As wide as the view."""
+        width = self._place[0].width
+        lacking = width - strip.cell_length
+        if lacking < 0:
+            return strip.crop(0, width)
+        return Strip([*strip, Segment(" " * lacking, self._style(""))], width) if lacking else strip
 
     def _lights(self, section: Section, line: Line, y: int) -> list[tuple[int, int, Style]]:
         """What lights up in a line: the selected token, what was found, the selected text."""
