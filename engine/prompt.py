@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
+from .as_drawn import as_drawn
 from .chat import Chat, Numbered
 from .control import Encoded
 from .errors import PromptError, TooLongError
@@ -72,7 +73,7 @@ def render(
         return _within(_from_ids(tokenizer, token_ids), window, "The prompt")
     if text is not None:
         return _within(_from_text(tokenizer, well_formed(text)), window, "The prompt")
-    numbered = tuple((at, Message(m.role, well_formed(m.content))) for at, m in enumerate(messages))
+    numbered = tuple((at, Message(m.role, well_formed(m.content), m.token_ids)) for at, m in enumerate(messages))
     _check(numbered, continue_last)
     chat = Chat(tokenizer, tokenizer.template(template), continue_last)
     prompt = _from_messages(chat, numbered)
@@ -115,6 +116,10 @@ def _from_messages(chat: Chat, messages: Numbered) -> Prompt:
     laid = chat.lay_out(messages)
     rendered = time.perf_counter_ns()
     encoded = chat.tokenizer.encoder(chat.template).encode(laid.layout.text, laid.layout.controls)
+    drawn = {at: message.token_ids for at, message in messages if message.token_ids and message.role == "assistant"}
+    if drawn:
+        control = frozenset(chat.control.ids.values())
+        encoded = as_drawn(chat.tokenizer, laid.layout.text, encoded, laid.layout.owned, drawn, control)
     roles: dict[int, Role] = {at: ROLES.get(message.role, "raw") for at, message in messages}
     tokens = _tokens(chat.tokenizer, encoded, laid.layout.owned, roles)
     tokenized = time.perf_counter_ns()

@@ -18,11 +18,15 @@ Cut: TypeAlias = Literal["", "banned", "min_p", "top_k", "top_p", "greedy"]
 Bytes: TypeAlias = bytes  # fields called `bytes` hide the type where msgspec looks annotations up
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One chat message. `role` is free text: the template decides which roles it knows."""
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One chat message. `role` is free text: the template decides which roles it knows.
+
+    `token_ids` are those that a reply was drawn as. They are used for as long as they spell `content`, which decides.
+    """
 
     role: str
     content: str
+    token_ids: tuple[int, ...] = ()
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="command", tag=str.lower):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from ...engine.errors import CutawayError
-from ...engine.protocol import AnyEvent, Message, PromptRendered, SamplingSettings, Submit, TextDelta
+from ...engine.protocol import AnyEvent, Finished, Message, PromptRendered, SamplingSettings, Submit, TextDelta
 from . import ask, exits
 from .conversing import Conversation, Refused
 from .flags import EngineFlags
@@ -64,13 +64,17 @@ class PlainChat:
 
     async def _answer(self) -> None:
         said: list[str] = []
+        drawn: tuple[int, ...] = ()
 
         def show(event: AnyEvent) -> None:
+            nonlocal drawn
             if isinstance(event, TextDelta) and event.channel == "answer":
                 said.append(event.text)
                 self._output.write(event.text)
             elif isinstance(event, PromptRendered):
                 self._tell_changes(event)
+            elif isinstance(event, Finished):
+                drawn = event.token_ids
 
         submit = Submit(
             next(self._names),
@@ -83,7 +87,7 @@ class PlainChat:
         finally:
             # Whatever was said was read, so the model must know of it, however it ended.
             if said:
-                self._messages.append(Message("assistant", "".join(said)))
+                self._messages.append(Message("assistant", "".join(said), drawn))
         if told := ask.describe_end(end):
             self._output.write(f" {told}")
         self._output.end_line()

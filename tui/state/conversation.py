@@ -157,7 +157,11 @@ class Conversation:
             nodes.append(node)
             node = node.parent
         head = (Message("system", self.system),) if self.system.strip() else ()
-        return head + tuple(Message(n.role, n.text) for n in reversed(nodes) if n.text or n.role != "assistant")
+        return head + tuple(_message(n) for n in reversed(nodes) if n.text or n.role != "assistant")
 
     def running(self) -> list[Node]:
         return [node for node in self.walk() if node.running]
+
+
+def _message(node: Node) -> Message:
+    return Message(node.role, node.text, node.reply.token_ids if node.reply is not None else ())
