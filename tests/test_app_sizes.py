@@ -54,6 +54,24 @@ async def test_te_04_no_size_breaks_the_screen_whatever_is_open(opened: str) -> 
         await run.shows("✓ end")
 
 
+@pytest.mark.parametrize("keys", [(), ("f6",)], ids=["the prompt", "a panel"])
+async def test_a_window_that_was_too_small_for_a_while_has_the_focus_where_it_was(keys: tuple[str, ...]) -> None:
+    async with running(size=(160, 48)) as run:
+        await run.pilot.press(*keys)
+        await run.settle()
+        before = run.main.focused
+        assert before is not None
+        assert (before is run.main.composer) == (not keys)
+        for size in ((5, 3), (1, 1), (160, 48)):
+            await run.pilot.resize_terminal(*size)
+            await run.settle()
+        await run.until(lambda: run.main.focused is before, "the focus again")
+        for size in ((5, 3), (80, 24)):
+            await run.pilot.resize_terminal(*size)
+            await run.settle()
+        await run.until(lambda: run.main.focused is not None, "a focus in a narrow window")
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_what_is_told_in_passing_hides_neither_the_message_being_written_nor_the_controls(
     size: tuple[int, int],

@@ -95,7 +95,11 @@ def _looks(strip: Strip) -> list[Segment]:
     return list(Segment.simplify(seen))
 
 
-async def test_the_parts_of_a_row_that_are_in_sight_are_cut_as_the_whole_row_would_be() -> None:
+@pytest.mark.parametrize("no_colour", ["", "1"])
+async def test_the_parts_of_a_row_that_are_in_sight_are_cut_as_the_whole_row_would_be(
+    no_colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_colour)
     async with running((160, 48)) as run:
         await run.ask("tell me a long story about a fox " * 8)
         await run.settle()

@@ -161,7 +161,8 @@ class FramedLines(StylesCache):
             probe = [Segment(" ", style)]
             for line_filter in self._filters:
                 probe = line_filter.apply(probe, background)
-            seen = self._seen[id(style)] = style, probe[0].style or style
+            filtered = probe[0].style
+            seen = self._seen[id(style)] = style, style if filtered is None else filtered
         return seen[1]
 
 

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Static
 
 from ...engine.protocol import Event, Finished, Inspect, Ready, Step, TextDelta
@@ -76,6 +77,7 @@ class MainScreen(Painting, ChatList, SettingsActions, PanelActions, FindActions)
         self.history = history or History()
         self.drafts = drafts
         self._draft_timer: Timer | None = None
+        self._left: Widget | None = None  # what had the focus, while the terminal is too small to show it
 
     def compose(self) -> ComposeResult:
         state, selection = self.session.state, self.session.selection
@@ -136,12 +138,23 @@ class MainScreen(Painting, ChatList, SettingsActions, PanelActions, FindActions)
 
     def lay_out(self) -> None:
         width, height = self.size
+        small = too_small(width, height)
+        if small and not self._left:
+            self._left = self.focused or self.composer  # what is not shown loses it
         shown = self._take_size(width, height)
-        self.query_one("#tiny", Static).update(Content(too_small(width, height)[: max(1, width)]))
+        self.query_one("#tiny", Static).update(Content(small[: max(1, width)]))
+        if self._left and not small:
+            self.call_after_refresh(self._give_back)
         for name in PANELS:
             self.panel(name).set_class(name not in shown, "away")
         self.query_one(PanelTabs).show(self.chosen)
         self.changed([])
+
+    def _give_back(self) -> None:
+        """The focus, to what had it; to the prompt, if that is not shown at this size."""
+        left, self._left = self._left, None
+        if left is not None and self.focused is None:
+            self.set_focus(left if left.focusable else self.composer)
 
     def _take_size(self, width: int, height: int) -> tuple[str, ...]:
         """Set what main.tcss asks of the size, and return the panels that have a place."""
