@@ -214,8 +214,10 @@ async def test_the_messages_sent_are_the_path_shown() -> None:
     async with running() as run:
         await run.ask("count 2")
         await run.ask("recall")
+        first = next(iter(run.session.state.requests.values()))
+        drawn = [token.id for token in first.samples[0].tokens if token is not None]
         assert run.session.conversation.messages()[:3] == (
             Message("user", "count 2"),
-            Message("assistant", "1 2 "),
+            Message("assistant", "1 2 ", tuple(drawn)),
             Message("user", "recall"),
         )
