@@ -41,11 +41,11 @@ def as_drawn(
             continue
         first = bisect.bisect_left(starts, own.start, done)
         end = bisect.bisect_left(starts, own.end, first)
-        between = first < end and starts[first] == own.start and encoded[end - 1].end == own.end
-        if not between or any(token.control for token in encoded[first:end]):
-            continue  # a token reaches over the border, so the words around it are part of it
-        if first and encoded[first - 1].end > own.start:
+        anew = encoded[first:end]
+        if not anew or anew[0].start != own.start or anew[-1].end != own.end or any(token.control for token in anew):
             continue
+        if first and encoded[first - 1].end > own.start:
+            continue  # a token reaches over the border, so the words before are part of it
         spelled, tokens = spans_of(tokenizer, ids)
         if spelled != text[own.start : own.end]:
             continue

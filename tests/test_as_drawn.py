@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cutaway.engine.prompt import render
-from cutaway.engine.protocol import Finished, Message, Submit
+from cutaway.engine.protocol import Finished, Message, SamplingSettings, Submit
 from cutaway.engine.tokenizer import Tokenizer, load_tokenizer
 from cutaway.tui.state.conversation import Conversation, Reply
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from . import tiny_folder
 from . import tiny_tokenizers as tiny
-from .engine_driver import GREEDY, Driver
+from .engine_driver import Driver
 from .template_families import FAMILIES
 
 END = 2  # <|im_end|>
@@ -94,24 +94,17 @@ def test_a_follow_up_finds_every_whole_page_of_a_reply_that_was_spelled_oddly(tm
     tokenizer = load_tokenizer(folder)
     said = "the cat sat on the mat and the dog ran to the sea "
     driver, _ = tiny_folder.scripted(folder, {"a": [*letters(tokenizer, said), END], "b": [END], "c": [END]})
-    spared = {name: _follow_up(driver, name, said, keep) for name, keep in (("b", False), ("c", True))}
-    (end,) = driver.of(Finished, "a")
-    pages = (end.prompt_tokens + len(letters(tokenizer, said))) // 16 * 16
-    assert spared["c"] == pages
-    assert spared["b"] < pages
+    first = _answered(driver, "a", chat(said)[:1])
+    pages = (first.prompt_tokens + len(letters(tokenizer, said))) // 16 * 16
+    assert _answered(driver, "b", chat(said)).cached_tokens < pages
+    assert _answered(driver, "c", chat(said, first.token_ids)).cached_tokens == pages
 
 
-def _follow_up(driver: Driver, name: str, said: str, keep: bool) -> int:
-    """Positions that the prefix cache spares a follow-up, with or without the reply's tokens."""
-    more = GREEDY.__class__(temperature=0.0, max_tokens=64)
-    if not driver.of(Finished, "a"):
-        driver.send(Submit("a", messages=tuple(chat(said)[:1]), settings=more))
-        driver.run()
-    (end,) = driver.of(Finished, "a")
-    drawn = end.token_ids if keep else ()
-    driver.send(Submit(name, messages=tuple(chat(said, drawn)), settings=more))
+def _answered(driver: Driver, name: str, messages: list[Message]) -> Finished:
+    driver.send(Submit(name, messages=tuple(messages), settings=SamplingSettings(temperature=0.0, max_tokens=64)))
     driver.run()
-    return driver.of(Finished, name)[0].cached_tokens
+    (end,) = driver.of(Finished, name)
+    return end
 
 
 def test_a_chat_sends_what_its_replies_were_drawn_as_and_none_for_what_was_written_by_hand():

@@ -228,8 +228,9 @@ def test_adding_to_a_long_fold_stays_cheap(limit):
     assert sum(len(s.sampled) for s in steps(outbox.take())) == 30_000
 
 
-def test_what_streams_is_taken_together_until_something_presses():
-    outbox, taken = Outbox(), []
+def taken_by_a_reader(outbox: Outbox) -> tuple[list[list[AnyEvent]], threading.Thread]:
+    """What a thread takes, together where it came together, and the thread, which rests as long as it may."""
+    taken: list[list[AnyEvent]] = []
 
     def read() -> None:
         while events := outbox.take(rest=3600):
@@ -237,6 +238,12 @@ def test_what_streams_is_taken_together_until_something_presses():
 
     reader = threading.Thread(target=read)
     reader.start()
+    return taken, reader
+
+
+def test_what_streams_is_taken_together_until_something_presses():
+    outbox = Outbox()
+    taken, reader = taken_by_a_reader(outbox)
     outbox.put(said(-1))
     until(lambda: taken, "the first, which is taken at once")
     for n in range(5):
@@ -254,14 +261,8 @@ def test_what_streams_is_taken_together_until_something_presses():
 
 
 def test_a_reply_s_first_text_does_not_wait_and_takes_along_what_does():
-    outbox, taken = Outbox(), []
-
-    def read() -> None:
-        while events := outbox.take(rest=3600):
-            taken.append(events)
-
-    reader = threading.Thread(target=read)
-    reader.start()
+    outbox = Outbox()
+    taken, reader = taken_by_a_reader(outbox)
     for _ in range(2):  # a name can be used again after its end
         outbox.put(Failed("presses"))
         until(lambda: [Failed("presses")] in taken, "what presses")
@@ -324,14 +325,8 @@ def test_what_was_thought_is_not_joined_to_the_answer():
 
 
 def test_many_that_wait_press_too():
-    outbox, taken = Outbox(limit=8), []
-
-    def read() -> None:
-        while events := outbox.take(rest=3600):
-            taken.append(events)
-
-    reader = threading.Thread(target=read)
-    reader.start()
+    outbox = Outbox(limit=8)
+    taken, reader = taken_by_a_reader(outbox)
     outbox.put(step(0))
     until(lambda: taken, "the first")
     for n in range(1, 5):

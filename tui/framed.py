@@ -73,9 +73,7 @@ class FramedLines(StylesCache):
         if frame_for != self._frame_for:
             self._frame_for, self._frame = frame_for, _frame(framed, content_size.width)
             self._framed.clear()
-            self._begun.clear()
-            self._ends.clear()
-            self._seen.clear()
+            self._forget_filtered()
         if self._frame is None:
             return framed(render_content_line)
         line = render_content_line(y - top)
@@ -97,9 +95,7 @@ class FramedLines(StylesCache):
         content = size.width - left - right
         if filters != self._filters:
             self._filters = filters
-            self._begun.clear()
-            self._ends.clear()
-            self._seen.clear()
+            self._forget_filtered()
         frame_for = (size.width, content, base, background, widget.opacity, _version(widget.styles))
         linked = "@click" in widget.hover_style.meta  # what is below the mouse is lit up, which is Textual's to do
         strips: list[Strip] = []
@@ -150,6 +146,11 @@ class FramedLines(StylesCache):
         if any(now is not segment.style for now, segment in zip(styles, segments, strict=True)):
             segments = [Segment(text, now) for now, (text, _, _) in zip(styles, segments, strict=True)]
         return Strip(segments, width)
+
+    def _forget_filtered(self) -> None:
+        self._begun.clear()
+        self._ends.clear()
+        self._seen.clear()
 
     def _seen_as(self, style: Style | None, background: Color) -> Style | None:
         if style is None:

@@ -240,11 +240,7 @@ class ConversationView(FollowingView, can_focus=True):
 
     def _fit(self, strip: Strip) -> Strip:
         """As wide as the view."""
-        width = self._place[0].width
-        lacking = width - strip.cell_length
-        if lacking < 0:
-            return strip.crop(0, width)
-        return Strip([*strip, Segment(" " * lacking, self._style(""))], width) if lacking else strip
+        return strip.crop_extend(0, self._place[0].width, self._style(""))
 
     def _lights(self, section: Section, line: Line, y: int) -> list[tuple[int, int, Style]]:
         """What lights up in a line: the selected token, what was found, the selected text."""
