@@ -325,6 +325,18 @@ async def test_te_02_there_is_always_a_key_for_a_new_line_and_it_is_named() -> N
         await run.shows("Ctrl+J new line")
 
 
+async def test_the_prompt_grows_with_its_lines_up_to_a_part_of_the_screen() -> None:
+    async with running() as run:
+        heights = [run.main.composer.size.height]
+        for _ in range(14):
+            await run.pilot.press("ctrl+j")
+            await run.settle()
+            heights.append(run.main.composer.size.height)
+        assert heights[:4] == [1, 2, 3, 4]
+        assert heights[-1] == heights[-2] == 10
+        assert run.main.view.size.height > 0
+
+
 async def test_the_prompts_before_come_back_at_the_edges_and_the_draft_after_them() -> None:
     async with running() as run:
         await run.ask("count 1")
